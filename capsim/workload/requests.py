@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of one run as columns, in order of arrival.
+
+    Attributes:
+        arrival: seconds from the start of the run, shape (n,), float64, not decreasing.
+        prompt: prompt tokens, shape (n,), int64, each at least 1.
+        output: tokens to generate, shape (n,), int64, each at least 1.
+    """
+
+    arrival: NDArray[np.float64]
+    prompt: NDArray[np.int64]
+    output: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.arrival)

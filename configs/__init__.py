@@ -1,0 +1,1 @@
+"""Data shipped with capsim: models, GPUs, profiles, traces and scenarios."""
