@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capsim.cost.shape import BatchShape
 
@@ -28,14 +32,26 @@ class Line(NamedTuple):
 
     def steps_until(self, seconds: float) -> int:
         """Smallest number of steps, at least 1 and at most `self.steps`, that last `seconds` or longer."""
-        low, high = 0, self.steps
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.total(middle) < seconds:
-                low = middle
-            else:
-                high = middle
-        return high
+        linear = self.first - self.slope / 2
+        root = math.sqrt(max(0.0, linear * linear + 2 * self.slope * seconds))
+        guess = 2 * seconds / (linear + root) if linear + root > 0 else self.steps
+        steps = min(max(1, math.ceil(guess)), self.steps)  # the root of the series, right up to rounding
+        while steps < self.steps and self.total(steps) < seconds:
+            steps += 1
+        while steps > 1 and self.total(steps - 1) >= seconds:
+            steps -= 1
+        return steps
+
+
+class Factor(NamedTuple):
+    """A figure that a step cost rests on: its value, how it is known, and where it comes from.
+
+    ``tag`` is ``measured``, ``data sheet``, ``fitted``, ``assumed`` or ``stated``.
+    """
+
+    value: float
+    tag: str
+    source: str
 
 
 class StepCost(ABC):
@@ -44,13 +60,20 @@ class StepCost(ABC):
     For a fixed number of decodes the cost is piecewise linear in their context. A `Line` is one piece of it, so
     that the sum over k steps is exact and the step in flight at a given time is found by bisection.
 
+    For a pure-decode batch ``line(batch).first`` is exactly ``step(batch)``, and ``first + i * slope`` is the step
+    of the batch grown by i steps to rounding error. `line` and `step` run a few times per simulated request: a cost
+    keeps what does not depend on the context per batch size, and may assume that `line` is given no chunks.
+
     Attributes:
         source: ``measured``, ``analytic`` or ``stated``: what the figures rest on.
         description: one sentence for the report.
+        needs_spread: whether the cost reads `BatchShape.squared_context` and `largest_context`; the engine fills them
+            only then, because they take a look at every sequence.
     """
 
     source: str
     description: str
+    needs_spread: bool = False
 
     @abstractmethod
     def step(self, batch: BatchShape) -> float:
@@ -82,6 +105,31 @@ class StepCost(ABC):
             seconds -= piece
             done += line.steps
             batch = grown(batch, line.steps)
+
+    def outside(
+        self,
+        prefill_tokens: NDArray[np.int64],
+        chunks: NDArray[np.int64],  # noqa: ARG002
+        chunk_past: NDArray[np.int64],  # noqa: ARG002
+        decodes: NDArray[np.int64],  # noqa: ARG002
+        context: NDArray[np.int64],  # noqa: ARG002
+    ) -> NDArray[np.bool_]:
+        """Which steps lie outside the range that was measured, shape (n,).
+
+        A cost that is stated or computed has no such range: nothing lies outside.
+
+        Args:
+            prefill_tokens: tokens computed by the step's chunks, shape (n,) like all others.
+            chunks: number of chunks.
+            chunk_past: tokens before the chunks, summed over them.
+            decodes: sequences that decode.
+            context: sum of their contexts, tokens.
+        """
+        return np.zeros(len(prefill_tokens), dtype=np.bool_)
+
+    def describe(self) -> Mapping[str, Factor]:
+        """The figures that this cost rests on, by name, for the report."""
+        return {}
 
 
 UNBOUNDED = 1 << 60

@@ -15,6 +15,7 @@ class EngineConfiguration:
         max_model_len: longest sequence, prompt and output together, tokens.
         reserve_full_prompt: admit a sequence only when blocks for its whole prompt are free (vLLM's
             ``scheduler_reserve_full_isl``); off: when its first chunk fits.
+
     """
 
     num_gpu_blocks: int
@@ -28,3 +29,13 @@ class EngineConfiguration:
     def usable_blocks(self) -> int:
         """Blocks that sequences can hold: the pool less its null block."""
         return self.num_gpu_blocks - 1
+
+    def admits(self, prompt: int, output: int) -> bool:
+        """Whether a sequence can ever run to its end: inside `max_model_len` and inside the whole KV pool.
+
+        The last generated token is never computed, so its KV takes no room.
+        """
+        return (
+            prompt + output <= self.max_model_len
+            and -(-(prompt + output - 1) // self.block_size) <= self.usable_blocks
+        )

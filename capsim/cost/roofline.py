@@ -1,0 +1,106 @@
+"""Step cost from data sheets: each operator takes the longer of its arithmetic and its memory traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from capsim.catalog.gpu import Gpu
+from capsim.catalog.model import Model
+from capsim.cost.efficiency import Efficiency
+from capsim.cost.memo import Memo
+from capsim.cost.operators import Operators
+from capsim.cost.shape import BatchShape
+from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
+
+
+class RooflineCost(StepCost):
+    """Analytic step cost of a dense transformer with tensor parallelism, as engines execute it.
+
+    A step is the sum of: what depends on its tokens (each layer's four matrix products, element-wise kernels and
+    two all-reduces), what depends on its sequences (output projection and sampling), attention, and the host.
+    Attention is one kernel a layer for all sequences of the batch (FlashAttention over ragged lengths): chunks by
+    their FLOPs or KV bytes, decodes by the KV they read, and never less than the kernel's latency. For a fixed number
+    of decodes a step is therefore flat in the context up to one knee, and linear from there on.
+
+    Args:
+        model: dense, with grouped-query attention.
+        gpu: its data sheet; FLOPs of ``bfloat16`` are needed, and of ``fp8`` where the GPU computes it.
+        tensor_parallel_size: GPUs that share each layer.
+        weight_dtype: ``bfloat16``, ``float16`` or ``fp8``; on a GPU without fp8 arithmetic, fp8 weights save
+            bytes only.
+        kv_dtype: the same names.
+        efficiency: shares of the data sheet that are reached.
+
+    Raises:
+        BadInput: an attention kind, a dtype or a degree of parallelism that is not covered.
+    """
+
+    source = "analytic"
+
+    def __init__(
+        self,
+        model: Model,
+        gpu: Gpu,
+        tensor_parallel_size: int = 1,
+        weight_dtype: str = "bfloat16",
+        kv_dtype: str = "bfloat16",
+        efficiency: Efficiency | None = None,
+    ) -> None:
+        self.efficiency = efficiency or Efficiency()
+        self.operators = Operators(model, gpu, tensor_parallel_size, weight_dtype, kv_dtype, self.efficiency)
+        self.description = (
+            f"roofline of {model.name} ({weight_dtype} weights, {kv_dtype} KV) on {tensor_parallel_size} x {gpu.name},"
+            " from data sheets and stated efficiencies"
+        )
+        self._per_context = self.operators.seconds_per_context_token
+        self._per_pair = self.operators.seconds_per_query_key_pair
+        self._floor = self.operators.attention_floor
+        self._knee = _last_flat_context(self._floor, self._per_context)
+        self._token_part = Memo(self.operators.token_seconds)
+        self._sequence_part = Memo(self._sequence_seconds)
+        self._decode_part = Memo(self._decode_seconds)
+
+    def step(self, batch: BatchShape) -> float:
+        """Seconds of one step with this batch."""
+        chunks, decodes, context, query_tokens, _, _, _ = batch
+        rows = decodes * query_tokens
+        attention = self._per_context * context
+        if not chunks:
+            return self._decode_part[rows] + (attention if attention > self._floor else self._floor)
+        tokens = rows
+        for new, past in chunks:
+            tokens += new
+            arithmetic = self._per_pair * (new * (past + 0.5 * (new + 1)))
+            reading = self._per_context * (past + new)
+            attention += arithmetic if arithmetic > reading else reading
+        base = self._token_part[tokens] + self._sequence_part[rows + len(chunks)]
+        return base + (attention if attention > self._floor else self._floor)
+
+    def line(self, batch: BatchShape) -> Line:
+        """Times of the steps from this pure-decode batch on: flat up to the knee, then one line without end."""
+        _, decodes, context, query_tokens, _, _, _ = batch
+        base = self._decode_part[decodes * query_tokens]
+        if context > self._knee:
+            return Line(base + self._per_context * context, self._per_context * decodes, UNBOUNDED)
+        return Line(base + self._floor, 0.0, (self._knee - context) // decodes + 1)
+
+    def describe(self) -> Mapping[str, Factor]:
+        """Data-sheet figures and efficiency factors."""
+        return {**self.operators.describe(), **self.efficiency.describe()}
+
+    def _sequence_seconds(self, sequences: int) -> float:
+        return self.operators.sequence_seconds(sequences) + self.efficiency.host_overhead
+
+    def _decode_seconds(self, rows: int) -> float:
+        """What a pure-decode step takes beside attention: each of its tokens is also a row of logits."""
+        return self._token_part[rows] + self._sequence_part[rows]
+
+
+def _last_flat_context(floor: float, per_context: float) -> int:
+    """Longest total context, tokens, whose reading takes no longer than the attention's latency."""
+    context = int(floor / per_context)
+    while per_context * (context + 1) <= floor:
+        context += 1
+    while per_context * context > floor:
+        context -= 1
+    return context

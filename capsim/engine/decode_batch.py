@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from capsim.engine.sequence import Sequence
+
+
+class DecodeBatch:
+    """The decoding sequences of a replica as sums, so that a step costs the same for one and for a thousand.
+
+    Every decoding sequence gains one token in every step. It needs a new KV block in the steps s at which its length
+    before the step is a whole number of blocks, so s modulo `block_size` is fixed when it joins: its phase. A
+    histogram of phases tells how many blocks any number of future steps will take.
+
+    Attributes:
+        step: steps taken since the replica started.
+        count: decoding sequences.
+        context: sum of their contexts in the next step, the new token included, tokens.
+
+    """
+
+    __slots__ = ("_ends", "_phases", "block_size", "context", "count", "step")
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.step = self.count = self.context = 0
+        self._phases = [0] * block_size
+        self._ends: list[tuple[int, int, Sequence]] = []
+
+    def join(self, sequence: Sequence) -> None:
+        """Begin to decode after `sequence.target` computed tokens."""
+        sequence.joined = step = self.step
+        sequence.end_step = end = step + sequence.output - sequence.generated
+        self.count += 1
+        self.context += sequence.target + 1
+        self._phases[(step - sequence.target) % self.block_size] += 1
+        heappush(self._ends, (end, sequence.admitted, sequence))
+
+    def leave(self, sequence: Sequence) -> int:
+        """Stop decoding at this step boundary and return the KV blocks that the sequence held.
+
+        Its entry among the ends goes stale and is dropped when it surfaces.
+        """
+        steps = self.step - sequence.joined
+        length = sequence.target + steps
+        sequence.generated += steps
+        self.count -= 1
+        self.context -= length + 1
+        self._phases[(sequence.joined - sequence.target) % self.block_size] -= 1
+        sequence.joined = sequence.end_step = -1
+        return -(-length // self.block_size)
+
+    def advance(self, steps: int) -> int:
+        """Take `steps` steps and return the KV blocks that they took."""
+        blocks = self.blocks_in(steps)
+        self.step += steps
+        self.context += steps * self.count
+        return blocks
+
+    def pop_finished(self) -> Sequence | None:
+        """A sequence that generated its last token in the step just taken, None when there is no more."""
+        ends = self._ends
+        while ends and ends[0][0] <= self.step:
+            end, _, sequence = heappop(ends)
+            if sequence.end_step == end:
+                return sequence
+        return None
+
+    def steps_to_next_end(self) -> int:
+        """Steps until a sequence generates its last token; the batch must not be empty."""
+        ends = self._ends
+        while ends[0][2].end_step != ends[0][0]:
+            heappop(ends)
+        return ends[0][0] - self.step
+
+    def blocks_in(self, steps: int) -> int:
+        """KV blocks that the next `steps` steps take if nobody joins or leaves."""
+        phases, size = self._phases, self.block_size
+        start = self.step % size
+        if steps == 1:
+            return phases[start]
+        cycles, rest = divmod(steps, size)
+        stop = start + rest
+        blocks = cycles * self.count + sum(phases[start:stop])
+        return blocks + sum(phases[: stop - size]) if stop > size else blocks
+
+    def steps_within(self, blocks: int, limit: int) -> int:
+        """Most steps, at most `limit`, that take at most `blocks` KV blocks."""
+        if (limit // self.block_size + 1) * self.count <= blocks or self.blocks_in(limit) <= blocks:
+            return limit
+        low, high = 0, limit
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.blocks_in(middle) <= blocks:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def members(self) -> list[Sequence]:
+        """The decoding sequences in running order. Touches them all: for preemption and observation only."""
+        alive = [entry[2] for entry in self._ends if entry[2].end_step == entry[0]]
+        return sorted(alive, key=lambda sequence: sequence.admitted)
+
+    def needs_block(self, sequence: Sequence) -> bool:
+        """Whether this member takes a new KV block in the next step."""
+        return (sequence.target + self.step - sequence.joined) % self.block_size == 0
+
+    def spread(self) -> tuple[int, int]:
+        """Sum of the squared contexts and the largest context in the next step. Touches every sequence."""
+        contexts = [sequence.target + self.step - sequence.joined + 1 for sequence in self.members()]
+        return sum(context * context for context in contexts), max(contexts, default=0)

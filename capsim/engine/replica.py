@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capsim.cost.shape import BatchShape, Chunk
+from capsim.cost.step import Line, StepCost
+from capsim.engine.batch_state import BatchState
+from capsim.engine.configuration import EngineConfiguration
+from capsim.engine.plan import Plan
+from capsim.engine.scheduler import NOTHING, Scheduler, VllmScheduler
+from capsim.engine.sequence import Sequence
+
+TIE = 1e-9
+"""Seconds: an arrival this close after a step boundary counts as present at it."""
+
+LEAP_FIELDS = (
+    "start",
+    "steps",
+    "prefill_tokens",
+    "chunks",
+    "chunk_past",
+    "decodes",
+    "context",
+    "running",
+    "waiting",
+    "blocks",
+    "first",
+    "slope",
+)
+
+
+_PACK_LEAP = Struct(f"{len(LEAP_FIELDS)}d").pack
+
+
+@dataclass(frozen=True)
+class Observation:
+    """State of a replica at its last step boundary: what a router or a scaler may see.
+
+    Attributes:
+        time: the boundary, seconds; the time asked for if the replica is idle.
+        running, waiting: sequences.
+        blocks: KV blocks held.
+        context: tokens that the decoding sequences will read in the next step.
+
+    """
+
+    time: float
+    running: int
+    waiting: int
+    blocks: int
+    context: int
+
+
+class Replica:
+    """One engine on its GPUs, told the time from outside; time never goes back.
+
+    A decision is taken lazily, once the clock is past the boundary it belongs to, so that everything that happens at
+    that instant has been told. `advance` commits whole plans that end by a time; `submit` and `abort` cut the plan in
+    flight at the first step boundary from then on.
+
+    Attributes:
+        finished: sequences that ended since the caller last emptied the list.
+        plans: decisions taken, a measure of the work done.
+        touched: sequences handled one by one, a measure of the work done.
+        resumed_gaps: seconds between the tokens on both sides of a preemption.
+        lost_tokens: tokens generated for sequences that were aborted or lost.
+
+    """
+
+    def __init__(
+        self,
+        configuration: EngineConfiguration,
+        cost: StepCost,
+        scheduler: Scheduler | None = None,
+        longest_plan: int | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.finished: list[Sequence] = []
+        self.plans = self.touched = self.lost_tokens = 0
+        self.resumed_gaps: list[float] = []
+        self._cost = cost
+        self._spread = cost.needs_spread
+        self._scheduler = scheduler or VllmScheduler(configuration)
+        self._longest_plan = longest_plan
+        self._state = BatchState(configuration)
+        self._aborts: list[Sequence] = []
+        self._leaps = bytearray()
+        self._now = 0.0
+        self._plan: Plan = NOTHING
+        self._line = Line(0.0, 0.0, 0)
+        self._steps = 0
+        self._end = math.inf
+
+    # What can be asked
+
+    @property
+    def outstanding(self) -> int:
+        """Sequences submitted and not ended, as of the last advance."""
+        return self._state.running + len(self._state.waiting)
+
+    @property
+    def blocks(self) -> int:
+        """KV blocks held, as of the last advance."""
+        return self._state.blocks
+
+    def next_completion(self) -> float:
+        """No sequence ends before this time, seconds, unless something is submitted or aborted; infinite if idle."""
+        if self._steps:
+            return self._end
+        return math.inf if self._state.empty else self._now + 2 * TIE
+
+    def observe(self, time: float) -> Observation:
+        """State at the last step boundary at or before `time`; the plan in flight is not cut."""
+        self.advance(time)
+        state, decodes = self._state, self._state.decodes
+        steps = self._steps_done(time)
+        boundary = self._now + self._line.total(steps) if steps else self._now
+        return Observation(
+            time=time if state.empty else boundary,
+            running=state.running,
+            waiting=len(state.waiting),
+            blocks=state.blocks + decodes.blocks_in(steps) if steps else state.blocks,
+            context=decodes.context + steps * decodes.count,
+        )
+
+    def leaps(self) -> NDArray[np.float64]:
+        """The leaps taken, shape (m, 12), columns as `LEAP_FIELDS`."""
+        return np.frombuffer(self._leaps, dtype=np.float64).reshape(-1, len(LEAP_FIELDS))
+
+    # What can happen
+
+    def advance(self, until: float) -> None:
+        """Commit every plan that ends by `until`."""
+        while True:
+            if not self._steps and (until <= self._now + TIE or not self._decide()):
+                return
+            if self._end > until:
+                return
+            self._commit()
+
+    def submit(self, sequence: Sequence, time: float) -> None:
+        """Append a sequence to the queue at `time`."""
+        self.advance(time)
+        waiting = self._state.waiting
+        if not self._steps:
+            if self._state.empty and time > self._now:
+                self._now = time
+            waiting.append(sequence)
+            return
+        waiting.append(sequence)
+        if self._steps > 1 and len(waiting) == 1 and self._scheduler.could_admit(self._state):
+            self._cut(time)
+
+    def abort(self, sequence: Sequence, time: float) -> None:
+        """Drop a sequence at the first step boundary at or after `time`; one that has ended stays ended."""
+        self.advance(time)
+        if self._steps:
+            self._cut(time)
+            self._aborts.append(sequence)
+        else:
+            self._drop(sequence)
+
+    def drain(self, time: float) -> list[Sequence]:
+        """Take back the sequences that have never been scheduled; the others run to their end."""
+        self.advance(time)
+        waiting = self._state.waiting
+        untouched = [sequence for sequence in waiting if math.isnan(sequence.scheduled)]
+        started = [sequence for sequence in waiting if not math.isnan(sequence.scheduled)]
+        waiting.clear()
+        waiting.extend(started)
+        if self._steps > 1:
+            self._cut(time)
+        return untouched
+
+    def fail(self, time: float) -> list[Sequence]:
+        """Die at `time`: the step in flight is lost with all KV; returns every sequence that had not ended."""
+        self.advance(time)
+        steps = self._steps_done(time)
+        if steps:
+            self._shorten(steps)
+            self._commit()
+        if self._steps:
+            for sequence, new in self._plan.chunks:  # their blocks are held already
+                sequence.computed += new
+        self._plan, self._steps, self._end = NOTHING, 0, math.inf
+        self._aborts.clear()
+        state = self._state
+        lost = [*state.decodes.members(), *state.prefilling, *state.waiting]
+        for sequence in lost:
+            self._drop(sequence)
+        self._now = time
+        return lost
+
+    # How a plan is made and carried out
+
+    def _decide(self) -> bool:
+        """Plan from the current boundary; False if there is nothing to do."""
+        state = self._state
+        plan = self._plan = self._scheduler.plan(state, self._now)
+        steps = plan.steps
+        if not steps:
+            return False
+        self.plans += 1
+        if plan.chunks:
+            shape = [Chunk(new, sequence.computed) for sequence, new in plan.chunks]
+            self._line = Line(self._cost.step(self._shape(shape)), 0.0, 1)
+            self._steps = 1
+            self._end = self._now + self._line.first
+            return True
+        line = self._line = self._cost.line(self._shape(()))
+        steps = min(steps, line.steps)
+        if self._longest_plan is not None and steps > self._longest_plan:
+            steps = self._longest_plan
+        self._steps = steps
+        self._end = self._now + line.total(steps)
+        return True
+
+    def _shape(self, chunks: list[Chunk] | tuple[()]) -> BatchShape:
+        decodes = self._state.decodes
+        if not self._spread:
+            return BatchShape(chunks, decodes.count, decodes.context)
+        squared, largest = decodes.spread()
+        return BatchShape(
+            chunks, decodes.count, decodes.context, squared_context=squared, largest_context=largest
+        )
+
+    def _cut(self, time: float) -> None:
+        """End the plan in flight at its first step boundary at or after `time`."""
+        if self._steps > 1:
+            self._shorten(min(self._line.steps_until(time - TIE - self._now), self._steps))
+
+    def _shorten(self, steps: int) -> None:
+        if steps < self._steps:
+            self._steps = steps
+            self._end = self._now + self._line.total(steps)
+
+    def _steps_done(self, time: float) -> int:
+        """Steps of the plan in flight that have ended by `time`."""
+        if self._steps <= 1:
+            return 0
+        done = self._line.steps_until(time - self._now)
+        return done if self._now + self._line.total(done) <= time else done - 1
+
+    def _commit(self) -> None:
+        """Carry out the plan in flight up to its end."""
+        state, steps, plan, line = self._state, self._steps, self._plan, self._line
+        decodes = state.decodes
+        chunks = plan.chunks
+        tokens = past = 0
+        for sequence, new in chunks:
+            tokens += new
+            past += sequence.computed
+        running = decodes.count + len(state.prefilling)
+        self._leaps += _PACK_LEAP(
+            self._now,
+            steps,
+            tokens,
+            len(chunks),
+            past,
+            decodes.count,
+            decodes.context,
+            running,
+            len(state.waiting),
+            state.blocks,
+            line.first,
+            line.slope,
+        )
+        now = self._now = self._end
+        self._steps = 0
+        state.blocks += decodes.advance(steps)
+        while (ended := decodes.pop_finished()) is not None:
+            state.blocks -= decodes.leave(ended)
+            self._finish(ended, now)
+        for sequence, new in chunks:
+            sequence.computed += new
+            if sequence.computed == sequence.target:
+                self._complete_prefill(sequence, now)
+        if self._aborts:
+            for sequence in self._aborts:
+                self._drop(sequence)
+            self._aborts.clear()
+
+    def _complete_prefill(self, sequence: Sequence, now: float) -> None:
+        """All that was owed is computed: a token appears, and the sequence decodes from the next step on."""
+        state = self._state
+        state.prefilling.remove(sequence)
+        self.touched += 1
+        if sequence.generated == 0:
+            sequence.first_token = now
+        else:
+            self.resumed_gaps.append(now - sequence.last_token)
+        sequence.generated += 1
+        if sequence.generated == sequence.output:
+            state.blocks -= -(-sequence.target // state.decodes.block_size)
+            self._finish(sequence, now)
+        else:
+            state.decodes.join(sequence)
+
+    def _finish(self, sequence: Sequence, now: float) -> None:
+        self.touched += 1
+        sequence.finish = now
+        self.finished.append(sequence)
+
+    def _drop(self, sequence: Sequence) -> None:
+        """Forget a sequence that has not ended, with its KV and its tokens."""
+        if not math.isnan(sequence.finish):
+            return
+        state = self._state
+        if sequence in state.waiting:
+            state.waiting.remove(sequence)
+        else:
+            state.release(sequence)
+        self.lost_tokens += sequence.generated

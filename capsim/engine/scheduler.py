@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Protocol
+
+from capsim.engine.batch_state import BatchState
+from capsim.engine.configuration import EngineConfiguration
+from capsim.engine.plan import Plan
+from capsim.engine.sequence import Sequence
+
+NOTHING = Plan((), 0)
+
+
+class Scheduler(Protocol):
+    """Chooses the batch. A policy is right with plans of 1 step before it is fast with longer ones."""
+
+    def plan(self, state: BatchState, now: float) -> Plan:
+        """Choose the next batch at a step boundary and change the queues accordingly."""
+
+    def could_admit(self, state: BatchState) -> bool:
+        """Whether the head of a queue that was empty might be admitted at a step boundary inside the current plan."""
+
+
+class VllmScheduler:
+    """vLLM V1: running sequences first, then the queue in order of arrival, under one token budget.
+
+    - Each decode takes one token of `max_num_batched_tokens`; unfinished prompts take what is left (chunked prefill),
+      then waiting sequences are admitted while budget, `max_num_seqs` and KV blocks allow. The head of the queue
+      blocks those behind it.
+    - Admission asks for free blocks for the whole prompt but takes them chunk by chunk, so that decodes which grow in
+      between can leave a half-computed prompt short of blocks.
+    - When a running sequence needs a block and none is free, the last admitted one loses all its blocks and goes to
+      the front of the queue; nothing is admitted in that step; later it computes prompt and generated tokens again.
+
+    Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``), without prefix caching.
+    """
+
+    def __init__(self, configuration: EngineConfiguration) -> None:
+        self._budget = configuration.max_num_batched_tokens
+        self._max_running = configuration.max_num_seqs
+        self._block_size = configuration.block_size
+        self._reserve_full_prompt = configuration.reserve_full_prompt
+
+    def plan(self, state: BatchState, now: float) -> Plan:
+        """The next batch; decodes alone hold until one ends or the KV pool runs dry."""
+        decodes = state.decodes
+        growth = decodes.blocks_in(1)
+        preempted = False
+        if state.blocks + growth > state.usable_blocks:
+            self._preempt(state, now)
+            preempted = True
+            growth = decodes.blocks_in(1)
+        chunks: list[tuple[Sequence, int]] = []
+        if state.prefilling or (state.waiting and not preempted):
+            free = state.usable_blocks - state.blocks - growth
+            budget = self._budget - decodes.count
+            if state.prefilling:
+                preempted |= self._continue_prefills(state, chunks, budget, free, now)
+                for _, new in chunks:
+                    budget -= new
+                free = state.usable_blocks - state.blocks - growth
+            if state.waiting and not preempted:
+                self._admit(state, chunks, budget, free, now)
+        if not (chunks or decodes.count):
+            return self.plan(state, now) if preempted else NOTHING
+        if chunks or preempted:
+            return Plan(chunks, 1)
+        ahead = decodes.steps_to_next_end()
+        return Plan(chunks, decodes.steps_within(state.usable_blocks - state.blocks, ahead))
+
+    def could_admit(self, state: BatchState) -> bool:
+        """A slot and blocks for the head are free now; neither becomes free inside a plan."""
+        if state.running >= self._max_running:
+            return False
+        return state.blocks + self._admission_blocks(state.waiting[0], self._budget) <= state.usable_blocks
+
+    def _admission_blocks(self, sequence: Sequence, budget: int) -> int:
+        tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, budget)
+        return -(-tokens // self._block_size)
+
+    def _continue_prefills(
+        self, state: BatchState, chunks: list[tuple[Sequence, int]], budget: int, free: int, now: float
+    ) -> bool:
+        """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
+        size = self._block_size
+        for sequence in tuple(state.prefilling):
+            new = min(sequence.target - sequence.computed, budget)
+            if new <= 0:
+                break
+            blocks = -(-(sequence.computed + new) // size) - -(-sequence.computed // size)
+            while blocks > free:
+                victim = state.prefilling[-1]
+                held = -(-victim.computed // size)
+                state.preempt(victim, now)
+                free += held
+                if victim is sequence:
+                    return True
+            free -= blocks
+            state.blocks += blocks
+            budget -= new
+            chunks.append((sequence, new))
+        return False
+
+    def _admit(
+        self, state: BatchState, chunks: list[tuple[Sequence, int]], budget: int, free: int, now: float
+    ) -> None:
+        waiting, prefilling = state.waiting, state.prefilling
+        slots = self._max_running - state.decodes.count - len(prefilling)
+        while waiting and slots > 0 and budget > 0:
+            sequence = waiting[0]
+            if self._admission_blocks(sequence, budget) > free:
+                break
+            waiting.popleft()
+            new = min(sequence.target, budget)
+            blocks = -(-new // self._block_size)
+            free -= blocks
+            state.blocks += blocks
+            budget -= new
+            slots -= 1
+            sequence.admitted = state.admissions
+            state.admissions += 1
+            if sequence.preemptions == 0:
+                sequence.scheduled = now
+            prefilling.append(sequence)
+            chunks.append((sequence, new))
+
+    def _preempt(self, state: BatchState, now: float) -> None:
+        """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""
+        decodes = state.decodes
+        order = [*decodes.members(), *state.prefilling]
+        order.sort(key=lambda sequence: sequence.admitted)
+        growth = 0
+        position = 0
+        while position < len(order):
+            sequence = order[position]
+            position += 1
+            if sequence.joined < 0 or not decodes.needs_block(sequence):
+                continue
+            while state.blocks + growth + 1 > state.usable_blocks:
+                victim = order.pop()
+                state.preempt(victim, now)
+                if victim is sequence:
+                    return
+            growth += 1

@@ -1,0 +1,138 @@
+"""What a run leaves behind: columns, one row a request, a leap, a resumed gap, a change of a replica's state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capsim.fleet.configuration import Latencies
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Outcome(IntEnum):
+    """How a request ended."""
+
+    COMPLETED = 0
+    REJECTED = 1
+    """It can never run: longer than `max_model_len` or than the whole KV pool."""
+    LOST = 2
+    """Its replica died, and its retries were spent or no replica was left."""
+    UNFINISHED = 3
+    """The run was ended before the request was."""
+
+
+class ReplicaState(IntEnum):
+    """What a replica is doing."""
+
+    UP = 0
+    DOWN = 1
+    LOADING = 2
+
+
+@dataclass(frozen=True)
+class RequestColumns:
+    """One row a request, shape (n,); times are seconds, NaN where the event did not happen.
+
+    Engine-internal times are taken at the engine; what the user observes adds the run's `Latencies`.
+
+    Attributes:
+        arrival: submission by the client.
+        submitted: handed to the engine that served it (the last attempt).
+        scheduled: start of the step that first worked on it (the last attempt).
+        first_token: end of the step that made its first token, at the engine.
+        finish: end of the step that made its last token, at the engine.
+        prompt, output: tokens asked for.
+        cached: prompt tokens found in the prefix cache.
+        preemptions: how often its KV was taken away.
+        attempts: how often it was handed to a replica.
+        replica: index of the replica that served it last, -1 if none did.
+        outcome: an `Outcome`.
+
+    """
+
+    arrival: Floats
+    submitted: Floats
+    scheduled: Floats
+    first_token: Floats
+    finish: Floats
+    prompt: Integers
+    output: Integers
+    cached: Integers
+    preemptions: Integers
+    attempts: Integers
+    replica: Integers
+    outcome: Integers
+
+
+@dataclass(frozen=True)
+class LeapColumns:
+    """One row a leap, shape (m,): `steps` consecutive steps of one batch, step i taking ``first + i * slope``.
+
+    Attributes:
+        replica: which replica.
+        start: seconds.
+        steps: how many.
+        prefill_tokens, chunks, chunk_past: tokens computed by prefill chunks, number of chunks, tokens before them.
+        decodes: sequences that made one token in every step.
+        context: sum of the decodes' contexts in the first step, tokens.
+        running, waiting: sequences in the batch and in the queue.
+        blocks: KV blocks held after the first step was planned.
+        first, slope: seconds.
+
+    """
+
+    replica: Integers
+    start: Floats
+    steps: Integers
+    prefill_tokens: Integers
+    chunks: Integers
+    chunk_past: Integers
+    decodes: Integers
+    context: Integers
+    running: Integers
+    waiting: Integers
+    blocks: Integers
+    first: Floats
+    slope: Floats
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A replica entered a state at `time` seconds."""
+
+    time: float
+    replica: int
+    state: ReplicaState
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """All that one simulated run recorded.
+
+    Attributes:
+        requests: one row a request, in order of arrival.
+        leaps: one row a leap, by replica and start.
+        resumed_gaps: seconds between the last token before a preemption and the next one, shape (g,).
+        states: changes of the replicas' states.
+        latencies: time outside the engine.
+        end: when the last event of the run happened, seconds.
+        blocks_left: KV blocks still held when the run ended, summed over replicas (0 if all is well).
+        lost_tokens: tokens generated for attempts that died with their replica or were aborted.
+        events: SimPy events processed.
+
+    """
+
+    requests: RequestColumns
+    leaps: LeapColumns
+    resumed_gaps: Floats
+    states: tuple[StateChange, ...]
+    latencies: Latencies
+    end: float
+    blocks_left: int
+    lost_tokens: int
+    events: int

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import simpy
+
+from capsim.cost.step import StepCost
+from capsim.engine import EngineConfiguration, Replica, Sequence
+from capsim.engine.replica import LEAP_FIELDS
+from capsim.fleet.completions import Completions
+from capsim.fleet.configuration import Failure, FleetConfiguration
+from capsim.fleet.log import LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog
+from capsim.fleet.router import ROUTERS
+from capsim.fleet.server import Server
+from capsim.workload.requests import Requests
+
+
+def simulate(
+    requests: Requests,
+    fleet: FleetConfiguration,
+    engine: EngineConfiguration,
+    cost: StepCost,
+    *,
+    concurrency: int | None = None,
+) -> RunLog:
+    """Serve the requests to their end and return what was recorded.
+
+    Args:
+        requests: what the clients send.
+        fleet: replicas, router, latencies, failures.
+        engine: every replica's configuration.
+        cost: every replica's step cost.
+        concurrency: None for an open loop (requests come at their arrival times); else a closed loop: so many clients
+            each send the next request of the list as soon as their last one ended, and arrival times are ignored.
+
+    """
+    return _Simulation(requests, fleet, engine, cost, concurrency).run()
+
+
+class _Simulation:
+    """One run: owns the clock, the servers and the row of every request."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        fleet: FleetConfiguration,
+        engine: EngineConfiguration,
+        cost: StepCost,
+        concurrency: int | None,
+    ) -> None:
+        self._requests = requests
+        self._fleet = fleet
+        self._engine = engine
+        self._concurrency = concurrency
+        self._environment = simpy.Environment()
+        self._servers = [Server(index, Replica(engine, cost)) for index in range(fleet.replicas)]
+        self._router = ROUTERS[fleet.router]()
+        count = len(requests)
+        self._prompt: list[int] = requests.prompt.tolist()
+        self._output: list[int] = requests.output.tolist()
+        self._arrival: list[float] = requests.arrival.tolist()
+        self._sequences: list[Sequence | None] = [None] * count
+        self._replicas = [-1] * count
+        self._attempts = [0] * count
+        self._outcomes = [int(Outcome.COMPLETED)] * count
+        self._sent = 0
+        self._events = 0
+        self._completions = (
+            Completions(self._environment, self._servers, self._deliver) if concurrency is not None else None
+        )
+
+    def run(self) -> RunLog:
+        """Run to the end of all requests."""
+        environment = self._environment
+        for failure in self._fleet.failures:
+            environment.process(self._fail(failure))
+        if self._concurrency is None:
+            environment.process(self._arrivals())
+        else:
+            self._start_clients(self._concurrency)
+        while environment.peek() < math.inf:
+            environment.step()
+            self._events += 1
+        for server in self._servers:
+            server.replica.advance(math.inf)
+        return self._log()
+
+    # Clients
+
+    def _arrivals(self) -> Generator[simpy.Event, Any, None]:
+        """Open loop. All arrivals before the next event of anybody else are handed over at once."""
+        environment = self._environment
+        times: list[float] = (self._requests.arrival + self._fleet.latencies.inbound).tolist()
+        row, count = 0, len(times)
+        while row < count:
+            if times[row] > environment.now:
+                yield environment.timeout(times[row] - environment.now)
+            others = environment.peek()
+            self._dispatch(row, times[row])
+            row += 1
+            while row < count and times[row] < others:
+                self._dispatch(row, times[row])
+                row += 1
+
+    def _start_clients(self, concurrency: int) -> None:
+        for _ in range(min(concurrency, len(self._requests))):
+            self._send_next(0.0)
+
+    def _send_next(self, time: float) -> None:
+        """A closed-loop client submits the next request of the list at `time`."""
+        row = self._sent
+        if row >= len(self._requests):
+            return
+        self._sent += 1
+        self._arrival[row] = time
+        arrival = time + self._fleet.latencies.inbound
+        if arrival <= self._environment.now:
+            self._dispatch(row, arrival)
+        else:
+            timeout = self._environment.timeout(arrival - self._environment.now)
+            timeout.callbacks.append(lambda _: self._dispatch(row, arrival))
+
+    def _deliver(self, server: Server) -> None:
+        finished = server.replica.finished
+        for sequence in finished:
+            self._send_next(sequence.finish + self._fleet.latencies.outbound)
+        finished.clear()
+
+    # Gateway
+
+    def _dispatch(self, row: int, time: float) -> None:
+        """Hand a request to a replica at `time`, or end it."""
+        prompt, output = self._prompt[row], self._output[row]
+        if not self._engine.admits(prompt, output):
+            self._end(row, Outcome.REJECTED, time)
+            return
+        server = self._router.pick(self._servers, time)
+        if server is None:
+            self._end(row, Outcome.LOST, time)
+            return
+        sequence = Sequence(row, prompt, output, time)
+        self._sequences[row] = sequence
+        self._replicas[row] = server.index
+        self._attempts[row] += 1
+        server.replica.submit(sequence, time)
+        if self._completions is not None:
+            self._completions.moved(server)
+
+    def _end(self, row: int, outcome: Outcome, time: float) -> None:
+        """End a request without an answer; a closed-loop client goes on with its next one."""
+        self._outcomes[row] = int(outcome)
+        if self._completions is not None:
+            timeout = self._environment.timeout(max(0.0, time - self._environment.now))
+            timeout.callbacks.append(lambda _: self._send_next(time + self._fleet.latencies.outbound))
+
+    # Failures
+
+    def _fail(self, failure: Failure) -> Generator[simpy.Event, Any, None]:
+        environment, server = self._environment, self._servers[failure.replica]
+        yield environment.timeout(failure.at)
+        lost = server.fail(environment.now)
+        if self._completions is not None:
+            self._completions.moved(server)
+        for sequence in lost:
+            row = sequence.request
+            if self._attempts[row] > self._fleet.max_retries:
+                self._end(row, Outcome.LOST, environment.now)
+            else:
+                self._dispatch(row, environment.now)
+        if failure.down_for is None:
+            return
+        yield environment.timeout(failure.down_for)
+        server.enter(ReplicaState.LOADING, environment.now)
+        yield environment.timeout(self._fleet.model_load_time)
+        server.enter(ReplicaState.UP, environment.now)
+
+    # Log
+
+    def _log(self) -> RunLog:
+        replicas = [server.replica for server in self._servers]
+        requests = self._request_columns()
+        leaps = [replica.leaps() for replica in replicas]
+        table = np.concatenate(leaps)
+        index = np.repeat(np.arange(len(leaps)), [len(rows) for rows in leaps])
+        whole = {"start", "first", "slope"}
+        columns = {
+            name: table[:, column] if name in whole else table[:, column].astype(np.int64)
+            for column, name in enumerate(LEAP_FIELDS)
+        }
+        finished = requests.finish[~np.isnan(requests.finish)]
+        last = [float(finished.max())] if len(finished) else []
+        last += [float(requests.arrival.max())] if len(requests.arrival) else []
+        return RunLog(
+            requests=requests,
+            leaps=LeapColumns(replica=index, **columns),
+            resumed_gaps=np.concatenate([np.asarray(replica.resumed_gaps, float) for replica in replicas]),
+            states=tuple(change for server in self._servers for change in server.changes),
+            latencies=self._fleet.latencies,
+            end=max(last, default=0.0),
+            blocks_left=sum(replica.blocks for replica in replicas),
+            lost_tokens=sum(replica.lost_tokens for replica in replicas),
+            events=self._events,
+        )
+
+    def _request_columns(self) -> RequestColumns:
+        never = Sequence(-1, 0, 0, math.nan)
+        sequences = [never if sequence is None else sequence for sequence in self._sequences]
+        floats = {
+            name: np.array([getattr(sequence, name) for sequence in sequences], dtype=np.float64)
+            for name in ("submitted", "scheduled", "first_token", "finish")
+        }
+        integers = {
+            name: np.array([getattr(sequence, name) for sequence in sequences], dtype=np.int64)
+            for name in ("cached", "preemptions")
+        }
+        return RequestColumns(
+            arrival=np.array(self._arrival, dtype=np.float64),
+            prompt=self._requests.prompt,
+            output=self._requests.output,
+            attempts=np.array(self._attempts, dtype=np.int64),
+            replica=np.array(self._replicas, dtype=np.int64),
+            outcome=np.array(self._outcomes, dtype=np.int64),
+            **floats,
+            **integers,
+        )
