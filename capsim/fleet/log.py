@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capsim.engine.replica import LEAP_FIELDS
 from capsim.fleet.configuration import Latencies
 
 Floats = NDArray[np.float64]
@@ -99,6 +102,17 @@ class LeapColumns:
     blocks: Integers
     first: Floats
     slope: Floats
+
+    @classmethod
+    def of(cls, leaps: Sequence[Floats]) -> LeapColumns:
+        """Columns from each replica's leaps, every one of shape (m, 12) with columns as `LEAP_FIELDS`."""
+        table = np.concatenate(leaps)
+        exact = {"start", "first", "slope"}
+        columns: dict[str, Any] = {
+            name: np.ascontiguousarray(table[:, column], dtype=np.float64 if name in exact else np.int64)
+            for column, name in enumerate(LEAP_FIELDS)
+        }
+        return cls(replica=np.repeat(np.arange(len(leaps)), [len(rows) for rows in leaps]), **columns)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ import simpy
 
 from capsim.cost.step import StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
 from capsim.fleet.completions import Completions
 from capsim.fleet.configuration import Failure, FleetConfiguration
-from capsim.fleet.log import LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog
+from capsim.fleet.log import Floats, Integers, LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog
 from capsim.fleet.router import ROUTERS
 from capsim.fleet.server import Server
 from capsim.workload.requests import Requests
@@ -182,24 +181,14 @@ class _Simulation:
     def _log(self) -> RunLog:
         replicas = [server.replica for server in self._servers]
         requests = self._request_columns()
-        leaps = [replica.leaps() for replica in replicas]
-        table = np.concatenate(leaps)
-        index = np.repeat(np.arange(len(leaps)), [len(rows) for rows in leaps])
-        whole = {"start", "first", "slope"}
-        columns = {
-            name: table[:, column] if name in whole else table[:, column].astype(np.int64)
-            for column, name in enumerate(LEAP_FIELDS)
-        }
-        finished = requests.finish[~np.isnan(requests.finish)]
-        last = [float(finished.max())] if len(finished) else []
-        last += [float(requests.arrival.max())] if len(requests.arrival) else []
+        ends = requests.finish[~np.isnan(requests.finish)]
         return RunLog(
             requests=requests,
-            leaps=LeapColumns(replica=index, **columns),
+            leaps=LeapColumns.of([replica.leaps() for replica in replicas]),
             resumed_gaps=np.concatenate([np.asarray(replica.resumed_gaps, float) for replica in replicas]),
             states=tuple(change for server in self._servers for change in server.changes),
             latencies=self._fleet.latencies,
-            end=max(last, default=0.0),
+            end=float(np.concatenate([ends, requests.arrival]).max(initial=0.0)),
             blocks_left=sum(replica.blocks for replica in replicas),
             lost_tokens=sum(replica.lost_tokens for replica in replicas),
             events=self._events,
@@ -208,21 +197,24 @@ class _Simulation:
     def _request_columns(self) -> RequestColumns:
         never = Sequence(-1, 0, 0, math.nan)
         sequences = [never if sequence is None else sequence for sequence in self._sequences]
-        floats = {
-            name: np.array([getattr(sequence, name) for sequence in sequences], dtype=np.float64)
-            for name in ("submitted", "scheduled", "first_token", "finish")
-        }
-        integers = {
-            name: np.array([getattr(sequence, name) for sequence in sequences], dtype=np.int64)
-            for name in ("cached", "preemptions")
-        }
+
+        def floats(values: list[float]) -> Floats:
+            return np.array(values, dtype=np.float64)
+
+        def integers(values: list[int]) -> Integers:
+            return np.array(values, dtype=np.int64)
+
         return RequestColumns(
-            arrival=np.array(self._arrival, dtype=np.float64),
+            arrival=floats(self._arrival),
+            submitted=floats([sequence.submitted for sequence in sequences]),
+            scheduled=floats([sequence.scheduled for sequence in sequences]),
+            first_token=floats([sequence.first_token for sequence in sequences]),
+            finish=floats([sequence.finish for sequence in sequences]),
             prompt=self._requests.prompt,
             output=self._requests.output,
-            attempts=np.array(self._attempts, dtype=np.int64),
-            replica=np.array(self._replicas, dtype=np.int64),
-            outcome=np.array(self._outcomes, dtype=np.int64),
-            **floats,
-            **integers,
+            cached=integers([sequence.cached for sequence in sequences]),
+            preemptions=integers([sequence.preemptions for sequence in sequences]),
+            attempts=integers(self._attempts),
+            replica=integers(self._replicas),
+            outcome=integers(self._outcomes),
         )
