@@ -12,7 +12,7 @@ class Gpu:
         name: catalog name, e.g. ``h200``.
         memory: bytes that the driver reports in total (less than the data sheet's round figure).
         memory_bandwidth: bytes per second, data sheet.
-        dense_flops: floating-point operations per second by compute dtype (``bfloat16``, ``fp8``), dense, never
+        dense_flops: floating-point operations per second by compute dtype (``bfloat16``, ``fp8``), dense, not
             the sparse figure, data sheet.
         link_bandwidth: bytes per second between two GPUs of one node, one direction.
         sources: where each figure comes from, by attribute name.

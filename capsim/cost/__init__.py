@@ -1,0 +1,26 @@
+"""Seconds of one step: stated, computed from data sheets, or measured."""
+
+from capsim.cost.constant import ConstantCost
+from capsim.cost.efficiency import Efficiency
+from capsim.cost.linear import LinearCost
+from capsim.cost.profile import ProfileCost
+from capsim.cost.profile_file import Profile, load_profile
+from capsim.cost.roofline import RooflineCost
+from capsim.cost.shape import BatchShape, Chunk
+from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
+
+__all__ = [
+    "UNBOUNDED",
+    "BatchShape",
+    "Chunk",
+    "ConstantCost",
+    "Efficiency",
+    "Factor",
+    "Line",
+    "LinearCost",
+    "Profile",
+    "ProfileCost",
+    "RooflineCost",
+    "StepCost",
+    "load_profile",
+]

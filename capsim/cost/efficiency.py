@@ -50,7 +50,9 @@ class Efficiency:
         0.59, "measured", _KERNELS + "context attention 32/8 heads of 128, 8,192 tokens, 586 of 989 TFLOP/s"
     )
     attention_bandwidth: float = _factor(
-        0.91, "measured", _KERNELS + "generation attention 32/8 heads of 128, 64 x 8,192 tokens, 4.38 of 4.8 TB/s"
+        0.91,
+        "measured",
+        _KERNELS + "generation attention 32/8 heads of 128, 64 x 8,192 tokens, 4.38 of 4.8 TB/s",
     )
     attention_latency: float = _factor(
         12e-6, "measured", _KERNELS + "context and generation attention of one sequence of 1 or 2 tokens"
@@ -60,7 +62,9 @@ class Efficiency:
     link_bandwidth: float = _factor(
         0.70, "measured", _LINKS + "NCCL all-reduce of 64 MiB on 4 GPUs (0.61 on 2, 0.82 on 8)"
     )
-    all_reduce_latency: float = _factor(4.5e-6, "measured", _LINKS + "vLLM all-reduce of 256 B in a CUDA graph")
+    all_reduce_latency: float = _factor(
+        4.5e-6, "measured", _LINKS + "vLLM all-reduce of 256 B in a CUDA graph"
+    )
     host_overhead: float = _factor(0.5e-3, "assumed", "exposed CPU time of an engine that schedules ahead")
 
     def __post_init__(self) -> None:

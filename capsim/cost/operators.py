@@ -71,7 +71,9 @@ class Operators:
         an element. Top-k and top-p cost more and are not counted.
         """
         model = self._model
-        gemm = self._gemm_seconds(rows, model.vocabulary_size / self._ranks, model.hidden_size, _ACTIVATION_BYTES)
+        gemm = self._gemm_seconds(
+            rows, model.vocabulary_size / self._ranks, model.hidden_size, _ACTIVATION_BYTES
+        )
         gather = self._ring_seconds(1, rows * model.vocabulary_size * _ACTIVATION_BYTES)
         return gemm + gather + self._elementwise_seconds(rows * model.vocabulary_size * 10)
 
@@ -109,15 +111,11 @@ class Operators:
 
     def describe(self) -> Mapping[str, Factor]:
         """The data-sheet figures used."""
-        sources = self._gpu.sources
-        figures = {
-            "memory_bandwidth": self._gpu.memory_bandwidth,
-            "link_speed": self._gpu.link_bandwidth,
-            **{f"dense_flops {dtype}": flops for dtype, flops in self._gpu.dense_flops.items()},
-        }
-        attributes = {"memory_bandwidth": "memory_bandwidth", "link_speed": "link_bandwidth"}
+        gpu = self._gpu
+        figures = {"memory_bandwidth": gpu.memory_bandwidth, "link_bandwidth": gpu.link_bandwidth}
+        figures |= {f"dense_flops.{dtype}": flops for dtype, flops in gpu.dense_flops.items()}
         return {
-            name: Factor(value, "data sheet", sources.get(attributes.get(name, "dense_flops"), self._gpu.name))
+            f"gpu.{name}": Factor(value, "data sheet", gpu.sources.get(name.split(".")[0], gpu.name))
             for name, value in figures.items()
         }
 
@@ -155,7 +153,8 @@ def _refuse_uncovered(model: Model, ranks: int, weight_dtype: str, kv_dtype: str
 
 def _dense_flops(gpu: Gpu, dtype: str) -> float:
     """FLOPs per second at which products of this dtype run; without fp8 arithmetic fp8 weights are widened first."""
-    flops = gpu.dense_flops.get("bfloat16" if dtype == "float16" else dtype) or gpu.dense_flops.get("bfloat16")
-    if flops is None:
+    wide = gpu.dense_flops.get("bfloat16")
+    flops = gpu.dense_flops.get(dtype, wide)
+    if flops is None or wide is None:
         raise BadInput(f"gpu {gpu.name}: dense_flops lacks bfloat16, which attention and 16-bit weights need")
     return flops

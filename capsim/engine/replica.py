@@ -44,8 +44,8 @@ class Observation:
     Attributes:
         time: the boundary, seconds; the time asked for if the replica is idle.
         running, waiting: sequences.
-        blocks: KV blocks held.
-        context: tokens that the decoding sequences will read in the next step.
+        blocks: KV blocks held, those of the step that began at the boundary included once the time is past it.
+        context: tokens that the decoding sequences read in the step from the boundary on.
 
     """
 
@@ -120,11 +120,12 @@ class Replica:
         state, decodes = self._state, self._state.decodes
         steps = self._steps_done(time)
         boundary = self._now + self._line.total(steps) if steps else self._now
+        in_flight = 1 if self._steps and time > boundary + TIE else 0
         return Observation(
             time=time if state.empty else boundary,
             running=state.running,
             waiting=len(state.waiting),
-            blocks=state.blocks + decodes.blocks_in(steps) if steps else state.blocks,
+            blocks=state.blocks + decodes.blocks_in(steps + in_flight),
             context=decodes.context + steps * decodes.count,
         )
 
@@ -188,7 +189,7 @@ class Replica:
             for sequence, new in self._plan.chunks:  # their blocks are held already
                 sequence.computed += new
         self._plan, self._steps, self._end = NOTHING, 0, math.inf
-        self._aborts.clear()
+        self._drop_aborted()
         state = self._state
         lost = [*state.decodes.members(), *state.prefilling, *state.waiting]
         for sequence in lost:
@@ -266,7 +267,7 @@ class Replica:
             decodes.context,
             running,
             len(state.waiting),
-            state.blocks,
+            state.blocks + decodes.blocks_in(1),
             line.first,
             line.slope,
         )
@@ -281,9 +282,7 @@ class Replica:
             if sequence.computed == sequence.target:
                 self._complete_prefill(sequence, now)
         if self._aborts:
-            for sequence in self._aborts:
-                self._drop(sequence)
-            self._aborts.clear()
+            self._drop_aborted()
 
     def _complete_prefill(self, sequence: Sequence, now: float) -> None:
         """All that was owed is computed: a token appears, and the sequence decodes from the next step on."""
@@ -306,13 +305,18 @@ class Replica:
         sequence.finish = now
         self.finished.append(sequence)
 
+    def _drop_aborted(self) -> None:
+        for sequence in self._aborts:
+            self._drop(sequence)
+        self._aborts.clear()
+
     def _drop(self, sequence: Sequence) -> None:
-        """Forget a sequence that has not ended, with its KV and its tokens."""
-        if not math.isnan(sequence.finish):
-            return
+        """Forget a sequence with its KV and its tokens; one that has ended, or is gone already, stays as it is."""
         state = self._state
-        if sequence in state.waiting:
+        if sequence.joined >= 0 or sequence in state.prefilling:
+            state.release(sequence)
+        elif sequence in state.waiting:
             state.waiting.remove(sequence)
         else:
-            state.release(sequence)
+            return
         self.lost_tokens += sequence.generated

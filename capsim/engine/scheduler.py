@@ -71,7 +71,8 @@ class VllmScheduler:
         """A slot and blocks for the head are free now; neither becomes free inside a plan."""
         if state.running >= self._max_running:
             return False
-        return state.blocks + self._admission_blocks(state.waiting[0], self._budget) <= state.usable_blocks
+        budget = self._budget - state.decodes.count
+        return state.blocks + self._admission_blocks(state.waiting[0], budget) <= state.usable_blocks
 
     def _admission_blocks(self, sequence: Sequence, budget: int) -> int:
         tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, budget)

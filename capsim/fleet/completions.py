@@ -46,12 +46,12 @@ class Completions:
         if time < self._wake:
             self._wake = time
             timeout = self._environment.timeout(max(0.0, time - self._environment.now))
-            timeout.callbacks.append(self._awake)
+            timeout.callbacks.append(lambda _: self._awake(time))
 
-    def _awake(self, _: simpy.Event) -> None:
-        due = self._wake
-        self._wake = math.inf
-        while (time := self._next()) <= max(due, self._environment.now):
+    def _awake(self, due: float) -> None:
+        if due == self._wake:
+            self._wake = math.inf
+        while (time := self._next()) <= due:
             server = self._servers[heappop(self._heap)[2]]
             server.replica.advance(time)
             self._deliver(server)

@@ -83,8 +83,10 @@ class LeapColumns:
         prefill_tokens, chunks, chunk_past: tokens computed by prefill chunks, number of chunks, tokens before them.
         decodes: sequences that made one token in every step.
         context: sum of the decodes' contexts in the first step, tokens.
-        running, waiting: sequences in the batch and in the queue.
-        blocks: KV blocks held after the first step was planned.
+        running: sequences in the batch.
+        waiting: sequences in the queue when the leap ended; none left it before.
+        blocks: KV blocks held after the first step was planned; each of the `steps` that follow takes
+            ``decodes / block_size`` more on average.
         first, slope: seconds.
 
     """

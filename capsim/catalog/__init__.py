@@ -1,0 +1,7 @@
+"""Models and GPUs as typed values."""
+
+from capsim.catalog.gpu import Gpu
+from capsim.catalog.loader import gpu_names, load_gpu, load_model, model_names
+from capsim.catalog.model import Model
+
+__all__ = ["Gpu", "Model", "gpu_names", "load_gpu", "load_model", "model_names"]

@@ -1,0 +1,149 @@
+"""Models and GPUs by name, from the YAML files shipped in ``configs/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field
+
+from capsim import documents
+from capsim.catalog import schema
+from capsim.catalog.data import data_names, data_path
+from capsim.catalog.gpu import Gpu
+from capsim.catalog.model import Model
+from capsim.catalog.schema import Bandwidth, Boolean, Compute, PositiveCount, Size, Text
+from capsim.errors import BadInput, Fault
+
+COUNTED_ATTENTION = ("gqa",)
+"""Attention kinds whose weights and KV bytes this version counts; any other is refused, not miscounted."""
+
+FIGURES = ("memory", "memory_bandwidth", "dense_flops", "link_bandwidth")
+"""A GPU's figures; each has its source in the file."""
+
+
+def model_names() -> tuple[str, ...]:
+    """Names of the shipped models, sorted."""
+    return _names("models")
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Names of the shipped GPUs, sorted."""
+    return _names("gpus")
+
+
+def load_model(name: str) -> Model:
+    """Architecture of a model by its catalog name or an alias.
+
+    Raises:
+        BadInput: no such model, or its file is at fault.
+    """
+    return read_model(_find("models", "model", name))
+
+
+def load_gpu(name: str) -> Gpu:
+    """Data sheet of a GPU by its catalog name or an alias.
+
+    Raises:
+        BadInput: no such GPU, or its file is at fault.
+    """
+    return read_gpu(_find("gpus", "GPU", name))
+
+
+def read_model(path: Path) -> Model:
+    """Architecture of a model from a YAML file.
+
+    Raises:
+        BadInput: every fault of the file, also an attention kind that is not counted yet.
+    """
+    section = _read(_ModelSection, path)
+    fields = section.model_dump(exclude={"aliases"})
+    return Model(**fields)
+
+
+def read_gpu(path: Path) -> Gpu:
+    """Data sheet of a GPU from a YAML file.
+
+    Raises:
+        BadInput: every fault of the file, also a figure without its source.
+    """
+    section = _read(_GpuSection, path)
+    return Gpu(**section.model_dump(exclude={"aliases"}))
+
+
+def _attention(value: object) -> str:
+    if isinstance(value, str) and value in COUNTED_ATTENTION:
+        return value
+    raise schema.refused(f"attention kind {value!r} is not counted yet", " or ".join(COUNTED_ATTENTION))
+
+
+class _Named(schema.Section):
+    name: Text
+    aliases: list[Text] = Field(default_factory=list)
+
+
+class _ModelSection(_Named):
+    attention: Annotated[str, schema.PlainValidator(_attention)]
+    layers: PositiveCount
+    hidden_size: PositiveCount
+    intermediate_size: PositiveCount
+    attention_heads: PositiveCount
+    kv_heads: PositiveCount
+    head_dim: PositiveCount
+    vocabulary_size: PositiveCount
+    tied_embeddings: Boolean
+    max_position_embeddings: PositiveCount
+    source: Text
+    qk_norm: Boolean = False
+    attention_bias: Boolean = False
+
+
+class _GpuSection(_Named):
+    memory: Size
+    memory_bandwidth: Bandwidth
+    dense_flops: dict[Annotated[str, schema.choice("bfloat16", "float16", "fp8")], Compute]
+    link_bandwidth: Bandwidth
+    sources: dict[Annotated[str, schema.choice(*FIGURES)], Text]
+
+
+_AnyNamed = TypeVar("_AnyNamed", bound=_Named)
+
+
+def _read(section: type[_AnyNamed], path: Path) -> _AnyNamed:
+    faults: list[Fault] = []
+    document = documents.load(path, faults=faults)
+    checked = schema.validated(section, document, faults)
+    if isinstance(checked, _GpuSection):
+        faults.extend(_unsourced(checked, document))
+    if checked is None or faults:
+        raise BadInput(*faults)
+    return checked
+
+
+def _unsourced(section: _GpuSection, document: documents.Document) -> list[Fault]:
+    """Faults for figures that do not say where they come from."""
+    missing = [name for name in FIGURES if name not in section.sources]
+    return [document.fault(("sources",), f"no source for {name}", "one for each figure") for name in missing]
+
+
+def _names(kind: str) -> tuple[str, ...]:
+    return tuple(name.removesuffix(".yaml") for name in data_names(kind, (".yaml",)))
+
+
+def _find(kind: str, noun: str, name: str) -> Path:
+    """Path of the file with this name or alias."""
+    names = _names(kind)
+    if name in names:
+        return data_path(kind, f"{name}.yaml")
+    aliases = {
+        str(alias).lower(): known
+        for known in names
+        for alias in documents.load(data_path(kind, f"{known}.yaml")).data.get("aliases", [])
+    }
+    known = next((known for known in names if known == name.lower()), aliases.get(name.lower()))
+    if known is None:
+        close = schema.closest(name, (*names, *aliases))
+        suggestion = aliases.get(close, close)
+        fault = Fault(noun, f"{name!r} is not in the catalog", "", f"one of {', '.join(names)}", suggestion)
+        raise BadInput(fault)
+    return data_path(kind, f"{known}.yaml")

@@ -1,0 +1,149 @@
+"""Conservation laws that every finished simulation obeys, whatever it simulated."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capsim.errors import InvariantBroken
+from capsim.fleet.log import Outcome, RunLog
+from capsim.measure.latency import failed
+from capsim.measure.leaps import leap_durations
+
+TIME_TOLERANCE = 1e-8
+"""Seconds. Ties within 1 ns count as one instant, and sums of step times round by far less in a week (6e5 s)."""
+RELATIVE_TOLERANCE = 1e-9
+"""Sums of up to a million terms in float64 keep more digits than this."""
+
+
+def check_conservation(log: RunLog) -> None:
+    """Check that nothing was made or lost: requests, tokens, KV blocks, time.
+
+    Raises:
+        InvariantBroken: with the numbers, when a law does not hold.
+
+    """
+    _check_outcomes(log)
+    _check_blocks(log)
+    _check_tokens(log)
+    _check_leaps(log)
+    _check_little(log)
+    _check_service(log)
+
+
+def _completed(log: RunLog) -> NDArray[np.bool_]:
+    return ~failed(log)
+
+
+def _drained(log: RunLog) -> bool:
+    return not bool((log.requests.outcome == Outcome.UNFINISHED).any())
+
+
+def _check_outcomes(log: RunLog) -> None:
+    """Every request ends exactly once; a completed one went through its stages in order."""
+    requests = log.requests
+    unknown = np.setdiff1d(requests.outcome, [int(outcome) for outcome in Outcome])
+    if len(unknown):
+        raise InvariantBroken(f"requests ended with unknown outcomes {unknown.tolist()}")
+    completed = _completed(log)
+    ended = ~np.isnan(requests.finish)
+    if (ended != completed).any():
+        row = int(np.flatnonzero(ended != completed)[0])
+        outcome = Outcome(int(requests.outcome[row])).name
+        raise InvariantBroken(f"request {row} is {outcome} with finish {requests.finish[row]}")
+    stages = ("arrival", "submitted", "scheduled", "first_token", "finish")
+    times = np.stack([getattr(requests, stage)[completed] for stage in stages])
+    if not np.isfinite(times).all():
+        stage, row = np.argwhere(~np.isfinite(times))[0].tolist()
+        raise InvariantBroken(
+            f"request {np.flatnonzero(completed)[row]} is COMPLETED without {stages[stage]}"
+        )
+    backwards = np.argwhere(np.diff(times, axis=0) < -TIME_TOLERANCE)
+    if len(backwards):
+        stage, row = backwards[0].tolist()
+        raise InvariantBroken(
+            f"request {np.flatnonzero(completed)[row]} has {stages[stage + 1]} at {times[stage + 1, row]} s "
+            f"before {stages[stage]} at {times[stage, row]} s"
+        )
+
+
+def _check_blocks(log: RunLog) -> None:
+    if log.blocks_left < 0 or (_drained(log) and log.blocks_left != 0):
+        raise InvariantBroken(f"{log.blocks_left} KV blocks are held after the run, expected 0")
+
+
+def _check_tokens(log: RunLog) -> None:
+    """Tokens generated are tokens owed.
+
+    A token is made by each decode of each step, by the prefill that ends in a request's first token, and by
+    the recomputation that ends a preemption's gap. First tokens of attempts that were lost are in
+    `lost_tokens` and nowhere else, so there can be as many more of these as attempts were lost. Requests left
+    unfinished have made some of their tokens.
+    """
+    requests, completed = log.requests, _completed(log)
+    decoded = int(log.leaps.steps @ log.leaps.decodes)
+    generated = decoded + int(completed.sum()) + len(log.resumed_gaps)
+    owed = int(requests.output[completed].sum()) + log.lost_tokens
+    unfinished = requests.outcome == Outcome.UNFINISHED
+    lost_attempts = int(requests.attempts.sum() - completed.sum() - unfinished.sum())
+    most = generated + max(0, lost_attempts)
+    least = generated - int(requests.output[unfinished].sum())
+    if not least <= owed <= most:
+        raise InvariantBroken(
+            f"{generated} tokens were generated ({decoded} by decodes, {int(completed.sum())} first tokens, "
+            f"{len(log.resumed_gaps)} after preemptions) and {owed} were owed ({log.lost_tokens} of them "
+            f"lost), with {max(0, lost_attempts)} attempts lost and {int(unfinished.sum())} unfinished"
+        )
+
+
+def _check_leaps(log: RunLog) -> None:
+    """A replica does one step at a time."""
+    leaps = log.leaps
+    durations = leap_durations(leaps)
+    if (durations < 0).any() or (leaps.steps < 1).any():
+        row = int(np.flatnonzero((durations < 0) | (leaps.steps < 1))[0])
+        raise InvariantBroken(f"leap {row} has {leaps.steps[row]} steps in {durations[row]} s")
+    order = np.lexsort((leaps.start, leaps.replica))
+    replica, start, end = leaps.replica[order], leaps.start[order], (leaps.start + durations)[order]
+    overlaps = np.flatnonzero((replica[1:] == replica[:-1]) & (start[1:] < end[:-1] - TIME_TOLERANCE))
+    if len(overlaps):
+        row = int(overlaps[0])
+        raise InvariantBroken(
+            f"replica {replica[row]} starts a leap at {start[row + 1]} s and is busy until {end[row]} s"
+        )
+
+
+def _check_little(log: RunLog) -> None:
+    """Little's law as an identity: the time integral of the number in the system is the sum of the times in it."""
+    requests, completed = log.requests, _completed(log)
+    arrival, finish = requests.arrival[completed], requests.finish[completed]
+    times = np.concatenate([arrival, finish])
+    change = np.repeat([1, -1], len(arrival))
+    order = np.lexsort((-change, times))
+    present = np.cumsum(change[order])
+    integral = float(present[:-1] @ np.diff(times[order])) if len(times) else 0.0
+    total = float((finish - arrival).sum())
+    if (present < 0).any() or not _same(integral, total):
+        raise InvariantBroken(
+            f"the number in the system integrates to {integral} s, times in it sum to {total} s"
+        )
+
+
+def _check_service(log: RunLog) -> None:
+    """Little's law for the batch: what leaps hold of sequences times seconds, requests spent in the batch.
+
+    A preempted sequence is out of the batch for a part of its time, so the leaps may then hold less. Attempts
+    that were lost or are unfinished leave leaps and no request to compare with.
+    """
+    requests, completed = log.requests, _completed(log)
+    if (requests.attempts[completed] != 1).any() or (requests.attempts[~completed] != 0).any():
+        return
+    in_leaps = float(log.leaps.running @ leap_durations(log.leaps))
+    in_requests = float((requests.finish - requests.scheduled)[completed].sum())
+    may_be_less = bool(requests.preemptions.any())
+    if not _same(in_leaps, in_requests) and not (may_be_less and in_leaps < in_requests):
+        raise InvariantBroken(f"leaps hold {in_leaps} s of sequences in the batch, requests {in_requests} s")
+
+
+def _same(left: float, right: float) -> bool:
+    return abs(left - right) <= RELATIVE_TOLERANCE * max(1.0, abs(left), abs(right))

@@ -1,0 +1,147 @@
+"""Does it fit, and how many KV blocks remain?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capsim.catalog.gpu import Gpu
+from capsim.catalog.model import Model
+from capsim.errors import BadInput, Infeasible
+from capsim.memory.kv import KvLayout
+from capsim.memory.question import MemoryLine, MemoryQuestion, gib
+from capsim.memory.remedies import remedies
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """What a rank's memory is used for, and the KV pool that remains.
+
+    Attributes:
+        lines: the memory table; its last line is the KV cache.
+        kv_bytes: bytes for KV blocks on one rank; less than a block of it stays unused.
+        num_gpu_blocks: KV blocks, as the engine prints them.
+        layout: bytes and tokens of a block.
+    """
+
+    lines: tuple[MemoryLine, ...]
+    kv_bytes: int
+    num_gpu_blocks: int
+    layout: KvLayout
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of KV for one token on one rank."""
+        return self.layout.bytes_per_token
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that sequences can hold: the pool less its null block."""
+        return self.num_gpu_blocks - 1
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the usable blocks hold."""
+        return self.usable_blocks * self.layout.block_size
+
+    def concurrency(self, tokens_per_sequence: int) -> float:
+        """Sequences of this many tokens whose blocks the pool holds at once; whole sequences are its floor."""
+        return self.usable_blocks / self.layout.blocks(tokens_per_sequence)
+
+
+def fit_memory(
+    model: Model,
+    gpu: Gpu,
+    *,
+    tensor_parallel_size: int,
+    weight_dtype: str,
+    kv_dtype: str,
+    block_size: int,
+    gpu_memory_utilization: float,
+    max_model_len: int,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    engine_version: str,
+    num_gpu_blocks: int | None = None,
+) -> MemoryFit:
+    """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
+
+    ``floor(memory * gpu_memory_utilization) - weights - activation peak - memory outside PyTorch`` is cut into
+    blocks; CUDA graphs are taken from it after 0.19.
+
+    Args:
+        model: dense, with grouped-query attention.
+        gpu: its `memory` is what the driver reports.
+        tensor_parallel_size: ranks that share the model.
+        weight_dtype: ``bfloat16``, ``float16`` or ``fp8``.
+        kv_dtype: the same names.
+        block_size: tokens in a KV block.
+        gpu_memory_utilization: share of the GPU's memory that the engine may use.
+        max_model_len: longest sequence, tokens.
+        max_num_seqs: most sequences at once; sizes the sampler's workspace.
+        max_num_batched_tokens: most tokens in a step; sizes the activations.
+        engine_version: of vLLM, e.g. ``0.19.0``.
+        num_gpu_blocks: a stated number of blocks (an engine's own print-out), which wins over the arithmetic.
+
+    Raises:
+        BadInput: a setting that no engine would accept, or an attention kind that is not covered.
+        Infeasible: the weights leave no room, or the blocks hold less than one sequence of `max_model_len` (vLLM
+            refuses to start); with what would make it fit.
+    """
+    question = MemoryQuestion(
+        model,
+        gpu,
+        tensor_parallel_size,
+        weight_dtype,
+        kv_dtype,
+        block_size,
+        gpu_memory_utilization,
+        max_model_len,
+        max_num_seqs,
+        max_num_batched_tokens,
+        engine_version,
+        num_gpu_blocks,
+    )
+    _refuse_impossible(question)
+    layout, lines = question.layout, question.deductions()
+    kv_bytes = sum(line.bytes for line in lines)
+    blocks = max(0, kv_bytes // layout.bytes_per_block)
+    if num_gpu_blocks is not None:
+        note = f"{num_gpu_blocks} blocks stated; the lines above leave {gib(kv_bytes)}, {blocks} blocks"
+        kv_bytes, blocks = num_gpu_blocks * layout.bytes_per_block, num_gpu_blocks
+        line = MemoryLine("KV cache", kv_bytes, "stated", note)
+    else:
+        note = f"{blocks} blocks of {block_size} tokens, {layout.bytes_per_token} bytes a token"
+        line = MemoryLine("KV cache", kv_bytes, "derived", note)
+    if kv_bytes < question.needed_bytes:
+        raise Infeasible(_limit(question, kv_bytes), remedies(question))
+    return MemoryFit((*lines, line), kv_bytes, blocks, layout)
+
+
+def _refuse_impossible(question: MemoryQuestion) -> None:
+    faults = [
+        f"{name} {value}, expected at least 1"
+        for name, value in (
+            ("max_model_len", question.max_model_len),
+            ("max_num_seqs", question.max_num_seqs),
+            ("max_num_batched_tokens", question.max_num_batched_tokens),
+            ("num_gpu_blocks", 1 if question.num_gpu_blocks is None else question.num_gpu_blocks),
+        )
+        if value < 1
+    ]
+    if not 0 < question.gpu_memory_utilization <= 1:
+        faults.append(f"gpu_memory_utilization {question.gpu_memory_utilization}, expected a share in (0, 1]")
+    if faults:
+        raise BadInput(*faults)
+
+
+def _limit(question: MemoryQuestion, kv_bytes: int) -> str:
+    """Which limit is exceeded and by how much."""
+    where = f"{question.model.name} on {question.tensor_parallel_size} x {question.gpu.name}"
+    needed = question.needed_bytes
+    one = f"one sequence of max_model_len {question.max_model_len} needs {gib(needed)} of KV cache"
+    if kv_bytes <= 0:
+        return (
+            f"{where}: weights and workspace exceed the memory budget of a GPU by {gib(-kv_bytes)}, and {one} "
+            f"({gib(needed - kv_bytes)} short in all)"
+        )
+    return f"{where}: {one}, {gib(kv_bytes)} are left ({gib(needed - kv_bytes)} short)"

@@ -1,0 +1,74 @@
+"""How many bytes and blocks the KV cache takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capsim.catalog.model import Model
+from capsim.errors import BadInput
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
+"""Bytes of one element by dtype."""
+
+
+@dataclass(frozen=True)
+class KvLayout:
+    """The KV cache of one rank: how large a token is, and in which blocks tokens are allocated.
+
+    Attributes:
+        bytes_per_token: keys and values of all layers on one rank, bytes.
+        block_size: tokens in one block.
+    """
+
+    bytes_per_token: int
+    block_size: int
+
+    @classmethod
+    def of(cls, model: Model, tensor_parallel_size: int, kv_dtype: str, block_size: int) -> KvLayout:
+        """Layout of a model's cache: ``2 * layers * KV heads of a rank * head_dim * bytes``.
+
+        KV heads are split over the ranks and replicated where there are more ranks than heads.
+
+        Raises:
+            BadInput: an attention kind other than ``gqa``, an unknown dtype, a block size below 1, or a degree of
+                parallelism that does not divide the heads.
+        """
+        if model.attention != "gqa":
+            raise BadInput(
+                f"model {model.name}: attention {model.attention!r} is not covered, expected 'gqa'"
+            )
+        if kv_dtype not in DTYPE_BYTES:
+            raise BadInput(f"KV dtype {kv_dtype!r} is not known, expected one of {', '.join(DTYPE_BYTES)}")
+        if block_size < 1:
+            raise BadInput(f"block_size {block_size}, expected at least 1 token")
+        if not divides_heads(model, tensor_parallel_size):
+            raise BadInput(
+                f"tensor_parallel_size {tensor_parallel_size} does not divide {model.name}'s "
+                f"{model.attention_heads} attention heads and {model.kv_heads} key-value heads"
+            )
+        heads = max(1, model.kv_heads // tensor_parallel_size)
+        return cls(2 * model.layers * heads * model.head_dim * DTYPE_BYTES[kv_dtype], block_size)
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes of one block on one rank."""
+        return self.bytes_per_token * self.block_size
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that hold a sequence of `tokens` tokens."""
+        return -(-tokens // self.block_size)
+
+    def sequence_bytes(self, prompt: int, output: int) -> int:
+        """Bytes of the blocks that a request holds at its end.
+
+        The last output token is never fed back, so its keys and values are never written.
+        """
+        return self.blocks(prompt + output - 1) * self.bytes_per_block
+
+
+def divides_heads(model: Model, tensor_parallel_size: int) -> bool:
+    """Whether the ranks get equal shares: of the query heads, and of the KV heads or each KV head as many ranks."""
+    ranks, kv_heads = tensor_parallel_size, model.kv_heads
+    if ranks < 1 or model.attention_heads % ranks:
+        return False
+    return kv_heads % ranks == 0 or ranks % kv_heads == 0

@@ -1,0 +1,126 @@
+"""What decides a replica's memory, and the table from the GPU's memory down to the KV cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capsim.catalog.gpu import Gpu
+from capsim.catalog.model import Model
+from capsim.memory.kv import KvLayout
+from capsim.memory.weights import weight_bytes
+from capsim.memory.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """One line of the memory table of a rank.
+
+    Attributes:
+        name: what it is.
+        bytes: its size; negative where it is taken away. The lines before the KV cache add up to it.
+        tag: ``data sheet``, ``stated``, ``derived``, ``fitted`` or ``assumed``.
+        note: where the figure comes from, or a warning.
+    """
+
+    name: str
+    bytes: int
+    tag: str
+    note: str
+
+
+@dataclass(frozen=True)
+class MemoryQuestion:
+    """Everything that decides a replica's memory; sizes are of one rank. See `fit_memory`."""
+
+    model: Model
+    gpu: Gpu
+    tensor_parallel_size: int
+    weight_dtype: str
+    kv_dtype: str
+    block_size: int
+    gpu_memory_utilization: float
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    engine_version: str
+    num_gpu_blocks: int | None = None
+
+    @property
+    def layout(self) -> KvLayout:
+        """The KV cache of one rank."""
+        return KvLayout.of(self.model, self.tensor_parallel_size, self.kv_dtype, self.block_size)
+
+    @property
+    def needed_bytes(self) -> int:
+        """KV bytes below which the engine refuses to start: one sequence of `max_model_len`."""
+        return self.layout.blocks(self.max_model_len) * self.layout.bytes_per_block
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes that the lines above leave for the KV cache; negative where they exceed the budget."""
+        return sum(line.bytes for line in self.deductions())
+
+    @property
+    def slack_bytes(self) -> int:
+        """Bytes that `gpu_memory_utilization` leaves outside the budget."""
+        return self.gpu.memory - int(self.gpu.memory * self.gpu_memory_utilization)
+
+    def deductions(self) -> tuple[MemoryLine, ...]:
+        """The memory table down to what is left for the KV cache, which is the sum of these lines."""
+        weights = weight_bytes(self.model, self.tensor_parallel_size, self.weight_dtype)
+        workspace = Workspace.of(self.engine_version)
+        activation = workspace.activation_bytes(
+            self.model, self.tensor_parallel_size, self.max_num_seqs, self.max_num_batched_tokens
+        )
+        return (
+            MemoryLine(
+                "GPU memory",
+                self.gpu.memory,
+                "data sheet",
+                self.gpu.sources.get("memory", "as the driver reports"),
+            ),
+            MemoryLine(
+                "outside the budget",
+                -self.slack_bytes,
+                "stated",
+                f"gpu_memory_utilization {self.gpu_memory_utilization:g}",
+            ),
+            MemoryLine(
+                "weights", -weights, "derived", f"{self.weight_dtype}, TP {self.tensor_parallel_size}"
+            ),
+            MemoryLine(
+                "activations",
+                -activation,
+                "fitted",
+                f"peak at {self.max_num_batched_tokens} tokens and {self.max_num_seqs} sequences",
+            ),
+            MemoryLine(
+                "outside PyTorch",
+                -workspace.non_torch_bytes(self.tensor_parallel_size),
+                "fitted",
+                f"CUDA context, NCCL; vLLM {self.engine_version}",
+            ),
+            *self._graph_lines(workspace),
+        )
+
+    def holds_graphs(self) -> bool:
+        """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
+        workspace = Workspace.of(self.engine_version)
+        return workspace.graphs_inside or workspace.graph_bytes(self.model) <= self.slack_bytes
+
+    def _graph_lines(self, workspace: Workspace) -> list[MemoryLine]:
+        """CUDA graphs: taken from the budget, or from what the utilization leaves over, which must then hold them."""
+        graphs = workspace.graph_bytes(self.model)
+        if workspace.graphs_inside:
+            return [MemoryLine("CUDA graphs", -graphs, "fitted", "at the default capture sizes")]
+        note = f"{gib(graphs)} outside the budget in vLLM {self.engine_version}"
+        lines = [MemoryLine("CUDA graphs", 0, "fitted", note)]
+        if graphs > self.slack_bytes:
+            warning = f"warning: gpu_memory_utilization leaves {gib(self.slack_bytes)}, the graphs need {gib(graphs)}"
+            lines.append(MemoryLine("CUDA graphs do not fit", 0, "derived", warning))
+        return lines
+
+
+def gib(size: int) -> str:
+    """A size in print."""
+    return f"{size / (1 << 30):.2f} GiB"

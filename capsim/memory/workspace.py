@@ -1,0 +1,85 @@
+"""What an engine holds beside weights and KV: activations, CUDA graphs, and memory outside PyTorch.
+
+The rules were derived from what vLLM prints when it starts. Figures: start-up logs of 30 models and settings under
+vLLM 0.19.0 on H100, published with the accuracy results of the open-source llm-d-planner
+(github.com/jgchn/llm-d-planner, accuracy/results/v0.19.0); older versions from the same project and llm-d.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from capsim.catalog.model import Model
+from capsim.errors import BadInput
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """How one version of vLLM uses memory beside weights and KV.
+
+    Attributes:
+        bytes_per_logit: bytes of the sampler for each element of the logits.
+        non_torch_single: bytes outside PyTorch of a replica on one GPU: CUDA context and libraries.
+        non_torch_parallel: the same with tensor parallelism, where NCCL and all-reduce buffers come on top.
+        graphs_inside: CUDA graphs are taken from the KV budget.
+    """
+
+    bytes_per_logit: int
+    non_torch_single: int
+    non_torch_parallel: int
+    graphs_inside: bool
+
+    @classmethod
+    def of(cls, engine_version: str) -> Workspace:
+        """Rules of an engine version such as ``0.19.0`` or ``vllm 0.26.1rc1``.
+
+        The 16-bit logits and three float32 copies (converted, scaled, probabilities) take 14 bytes an element. Up
+        to 0.16 the profiling run also sorted them for top-k and top-p: 24 more (values, 64-bit indices, sorted
+        probabilities and their running sum).
+
+        Raises:
+            BadInput: a text without a major and a minor number.
+        """
+        match = re.search(r"(\d+)\.(\d+)", engine_version)
+        if match is None:
+            raise BadInput(f"engine version {engine_version!r}, expected one such as '0.19.0'")
+        version = (int(match[1]), int(match[2]))
+        non_torch = (0.25, 2.1) if version >= (0, 18) else (0.13, 0.55)
+        return cls(
+            bytes_per_logit=14 if version >= (0, 17) else 38,
+            non_torch_single=int(non_torch[0] * _GIB),
+            non_torch_parallel=int(non_torch[1] * _GIB),
+            graphs_inside=version >= (0, 20),
+        )
+
+    def activation_bytes(
+        self, model: Model, tensor_parallel_size: int, max_num_seqs: int, max_num_batched_tokens: int
+    ) -> int:
+        """Peak of the activations in the profiling run, bytes: the larger of its two moments, and a reserve.
+
+        In a layer the MLP holds gate and up (twice the intermediate size) and their product beside hidden state and
+        residual, for every token of the largest batch. At the end the sampler holds the logits of every sequence,
+        gathered from all ranks, beside the hidden state. The reserve of 0.12 GiB (library workspaces, inputs) is
+        what the logs show beyond either.
+        """
+        tokens = max_num_batched_tokens
+        hidden = 2 * tokens * model.hidden_size
+        mlp = 2 * tokens * 3 * model.intermediate_size // tensor_parallel_size + 2 * hidden
+        sequences = min(max_num_seqs, tokens)
+        sampler = sequences * model.vocabulary_size * self.bytes_per_logit + hidden
+        return max(mlp, sampler) + int(0.12 * _GIB)
+
+    def non_torch_bytes(self, tensor_parallel_size: int) -> int:
+        """Bytes outside PyTorch on one rank."""
+        return self.non_torch_single if tensor_parallel_size == 1 else self.non_torch_parallel
+
+    def graph_bytes(self, model: Model) -> int:
+        """Bytes of the captured CUDA graphs on one rank.
+
+        A straight line through the logs of 26 to 80 layers, at the default capture sizes: 0.33 GiB and 18 MiB a
+        layer (0.91 GiB measured for 32 layers, 1.06 for 40, 1.79 for 80).
+        """
+        return int(0.33 * _GIB) + model.layers * (18 << 20)

@@ -1,0 +1,1 @@
+"""From a scenario to a replica count, and how sure that is."""

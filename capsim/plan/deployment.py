@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from capsim import __version__
+from capsim.cost import (
+    ConstantCost,
+    Efficiency,
+    LinearCost,
+    ProfileCost,
+    RooflineCost,
+    StepCost,
+    load_profile,
+)
+from capsim.engine import EngineConfiguration
+from capsim.errors import BadInput, Fault
+from capsim.memory.budget import MemoryFit, fit_memory
+from capsim.scenario import (
+    ConstantSettings,
+    LengthSettings,
+    LinearSettings,
+    ProfileSettings,
+    RooflineSettings,
+    Scenario,
+    SyntheticSettings,
+    resolved,
+)
+from capsim.workload.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals, RenewalProcess
+from capsim.workload.demand import Demand, SyntheticDemand, TraceDemand
+from capsim.workload.lengths import (
+    FixedLength,
+    GeometricLength,
+    LengthDistribution,
+    LognormalLength,
+    UniformLength,
+)
+from capsim.workload.trace import read_azure
+
+SAMPLE = 20_000
+"""Requests drawn where a distribution of lengths is wanted, not a run."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A scenario made ready to simulate: memory counted, step cost built, demand read.
+
+    Attributes:
+        scenario: the question.
+        memory: what fits on one GPU.
+        engine: one replica's limits.
+        cost: one replica's step cost.
+        demand: where requests come from.
+        fingerprint: digest of everything that decides a result: the scenario, the content of trace and profile, and
+            the version of capsim. Results with the same fingerprint and seed are the same.
+    """
+
+    scenario: Scenario
+    memory: MemoryFit
+    engine: EngineConfiguration
+    cost: StepCost
+    demand: Demand
+    fingerprint: str
+
+    @property
+    def target_rate(self) -> float:
+        """The demand in requests/s, whatever unit the scenario states it in."""
+        settings = self.scenario.demand
+        return settings.target if settings.unit == "requests" else settings.target / self.demand.mean_output
+
+    def seed(self, replication: int) -> np.random.SeedSequence:
+        """Seed of a replication: the same for every rate and fleet, so that comparisons share their randomness."""
+        return np.random.SeedSequence([self.scenario.seed, replication])
+
+
+def deploy(scenario: Scenario) -> Deployment:
+    """Build what a scenario describes.
+
+    Raises:
+        BadInput: the trace or the profile is wrong, or no request of the trace can ever be served.
+        Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
+    """
+    memory = count_memory(scenario)
+    engine = EngineConfiguration(
+        num_gpu_blocks=memory.num_gpu_blocks,
+        block_size=scenario.engine.block_size,
+        max_num_seqs=scenario.engine.max_num_seqs,
+        max_num_batched_tokens=scenario.engine.max_num_batched_tokens,
+        max_model_len=scenario.engine.max_model_len,
+        reserve_full_prompt=scenario.engine.scheduler_reserve_full_isl,
+    )
+    demand = build_demand(scenario)
+    _refuse_hopeless(scenario, engine, demand)
+    return Deployment(scenario, memory, engine, build_cost(scenario), demand, _fingerprint(scenario))
+
+
+def count_memory(scenario: Scenario) -> MemoryFit:
+    """Count the KV blocks of one replica.
+
+    Raises:
+        Infeasible: see `fit_memory`.
+    """
+    engine = scenario.engine
+    return fit_memory(
+        scenario.model,
+        scenario.gpu,
+        tensor_parallel_size=engine.tensor_parallel_size,
+        weight_dtype=engine.dtype,
+        kv_dtype=_kv_dtype(scenario),
+        block_size=engine.block_size,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_model_len=engine.max_model_len,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        engine_version=engine.version,
+        num_gpu_blocks=engine.num_gpu_blocks,
+    )
+
+
+def build_cost(scenario: Scenario) -> StepCost:
+    """The step cost of one replica.
+
+    Raises:
+        BadInput: the profile is damaged, or was measured for another model, dtype or degree of parallelism.
+    """
+    settings, engine = scenario.step_cost, scenario.engine
+    match settings:
+        case ConstantSettings():
+            return ConstantCost(settings.seconds)
+        case LinearSettings():
+            return LinearCost(**vars(settings))
+        case ProfileSettings():
+            return ProfileCost(
+                load_profile(settings.path),
+                scenario.model,
+                engine.dtype,
+                _kv_dtype(scenario),
+                engine.tensor_parallel_size,
+            )
+        case RooflineSettings():
+            return RooflineCost(
+                scenario.model,
+                scenario.gpu,
+                engine.tensor_parallel_size,
+                engine.dtype,
+                _kv_dtype(scenario),
+                _efficiency(settings),
+            )
+
+
+def build_demand(scenario: Scenario) -> Demand:
+    """The demand's source of requests.
+
+    Raises:
+        BadInput: the trace cannot be read.
+    """
+    trace, synthetic = scenario.demand.trace, scenario.demand.synthetic
+    if trace is not None:
+        return TraceDemand(read_azure(trace.path))
+    if synthetic is None:
+        raise AssertionError("a scenario has a trace or a synthetic workload")
+    return SyntheticDemand(
+        _arrivals(synthetic), _lengths(synthetic.prompt_tokens), _lengths(synthetic.output_tokens)
+    )
+
+
+def _kv_dtype(scenario: Scenario) -> str:
+    stated = scenario.engine.kv_cache_dtype
+    return "bfloat16" if stated == "auto" else stated
+
+
+def _efficiency(settings: RooflineSettings) -> Efficiency:
+    named = {
+        "gemm_compute": settings.compute_efficiency,
+        "gemm_bandwidth": settings.weight_bandwidth_efficiency,
+        "attention_bandwidth": settings.kv_bandwidth_efficiency,
+        "attention_compute": settings.attention_efficiency,
+        "host_overhead": settings.host_overhead,
+    }
+    return Efficiency(**{name: value for name, value in named.items() if value is not None})
+
+
+def _arrivals(settings: SyntheticSettings) -> RenewalProcess:
+    match settings.arrivals.process:
+        case "constant":
+            return ConstantArrivals()
+        case "gamma":
+            return GammaArrivals(settings.arrivals.burstiness or 1.0)
+        case _:
+            return PoissonArrivals()
+
+
+def _lengths(settings: LengthSettings) -> LengthDistribution:
+    match settings:
+        case LengthSettings(distribution="fixed", value=int(value)):
+            return FixedLength(value)
+        case LengthSettings(distribution="uniform", low=int(low), high=int(high)):
+            return UniformLength(low, high)
+        case LengthSettings(distribution="lognormal", mean=float(mean), cv=float(cv)):
+            return LognormalLength(mean, cv, settings.max)
+        case LengthSettings(distribution="geometric", mean=float(mean)):
+            return GeometricLength(mean)
+    raise AssertionError(f"a checked scenario has no such lengths: {settings}")
+
+
+def _refuse_hopeless(scenario: Scenario, engine: EngineConfiguration, demand: Demand) -> None:
+    """Refuse a demand of which not one request can ever run."""
+    lengths = demand.saturating(SAMPLE, np.random.SeedSequence(scenario.seed))
+    admitted = [
+        engine.admits(prompt, output)
+        for prompt, output in zip(lengths.prompt.tolist(), lengths.output.tolist(), strict=True)
+    ]
+    if any(admitted):
+        return
+    longest = int((lengths.prompt + lengths.output).min())
+    raise BadInput(
+        Fault(
+            "demand",
+            f"no request can be served: even the shortest has {longest} tokens",
+            expected=f"at most max_model_len {engine.max_model_len} and the KV pool's "
+            f"{engine.usable_blocks * engine.block_size} tokens",
+        )
+    )
+
+
+def _fingerprint(scenario: Scenario) -> str:
+    """Digest of content: a file counts by what it holds, not by where it lies."""
+    record = resolved(scenario)
+    digest = hashlib.sha256(f"capsim {__version__}\n".encode())
+    for settings, plain in (
+        (scenario.demand.trace, record["demand"].get("trace")),
+        (scenario.step_cost, record["step_cost"]),
+    ):
+        path = getattr(settings, "path", None)
+        if path is not None:
+            plain["path"] = path.name
+            digest.update(path.read_bytes())
+    digest.update(json.dumps(record, sort_keys=True).encode())
+    return digest.hexdigest()[:16]

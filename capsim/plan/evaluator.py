@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capsim.plan.experiment import Experiment
+from capsim.plan.point import Point, judge_point
+from capsim.plan.runner import Runner
+from capsim.plan.verdict import Verdict, looks
+
+
+class Evaluator:
+    """Judges fleets at rates, with as many replications as a verdict takes and no more than the budget.
+
+    Args:
+        runner: performs the experiments.
+        saturated_rate: requests/s of one replica that is never idle.
+    """
+
+    def __init__(self, runner: Runner, saturated_rate: float) -> None:
+        self._runner = runner
+        self._saturated_rate = saturated_rate
+        plan = runner.deployment.scenario.plan
+        self._duration = plan.duration
+        self._looks = looks(plan.replications)
+        self._points: dict[tuple[int, float], Point] = {}
+
+    def points(self, stage: str, wanted: Sequence[tuple[int, float]]) -> list[Point]:
+        """Judge (replicas, rate) pairs; those still undecided get more replications, all together."""
+        undecided = [pair for pair in dict.fromkeys(wanted) if pair not in self._points]
+        for replications in self._looks:
+            experiments = [
+                Experiment("resample", replicas, rate, replication, self._duration)
+                for replicas, rate in undecided
+                for replication in range(replications)
+            ]
+            samples = self._runner.run(stage, experiments)
+            for i, (replicas, rate) in enumerate(undecided):
+                self._points[replicas, rate] = judge_point(
+                    replicas,
+                    rate,
+                    samples[i * replications : (i + 1) * replications],
+                    len(self._looks),
+                    replicas * self._saturated_rate,
+                )
+            undecided = [pair for pair in undecided if self._points[pair].verdict is Verdict.UNDECIDED]
+            if not undecided:
+                break
+        return [self._points[pair] for pair in wanted]
+
+    def point(self, stage: str, replicas: int, rate: float) -> Point:
+        """Judge one fleet at one rate."""
+        return self.points(stage, [(replicas, rate)])[0]

@@ -1,0 +1,133 @@
+"""One simulation as a task: small to send, pure, and JSON in and out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from capsim.errors import BadInput
+from capsim.fleet.configuration import FleetConfiguration
+from capsim.fleet.log import RunLog
+from capsim.fleet.simulation import simulate
+from capsim.measure.conservation import check_conservation
+from capsim.measure.latency import user_latencies
+from capsim.measure.steady import backlog_drift, warm_up
+from capsim.measure.summary import summarize
+from capsim.plan.deployment import Deployment
+from capsim.plan.saturation import saturated_rate
+from capsim.workload.demand import SyntheticDemand, TraceDemand
+from capsim.workload.requests import Requests
+
+Sample = dict[str, Any]
+"""What an experiment found, JSON-able."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Which fleet meets which load.
+
+    Attributes:
+        load: ``resample`` (a draw of the demand at `rate`), ``literal`` (the trace, its time scaled to `rate`),
+            ``recorded`` (the trace as it is), ``closed`` (`concurrency` clients that wait for their answers), or
+            ``saturation`` (more requests than can be served, all at once).
+        replicas: size of the fleet.
+        rate: requests/s offered to the fleet; 0 where the load sets its own.
+        replication: which independent draw.
+        duration: simulated seconds over which requests arrive.
+        concurrency: clients of a closed loop.
+        failures: whether the scenario's failures happen.
+    """
+
+    load: str
+    replicas: int
+    rate: float
+    replication: int
+    duration: float
+    concurrency: int | None = None
+    failures: bool = False
+
+    @property
+    def key(self) -> str:
+        """Identifies the experiment among others of the same deployment."""
+        return " ".join(f"{name}={value!r}" for name, value in asdict(self).items())
+
+
+def perform(deployment: Deployment, experiment: Experiment) -> Sample:
+    """Simulate, check that nothing was lost or invented, and summarize."""
+    log = record(deployment, experiment)
+    if experiment.load == "saturation":
+        return {"saturated_rate": saturated_rate(log)}
+    return measure(deployment, experiment, log)
+
+
+def measure(deployment: Deployment, experiment: Experiment, log: RunLog) -> Sample:
+    """Summary of a run, its standing, and the share of its steps that lie outside the measured range.
+
+    Only a synthetic open loop has a steady state to wait for: its warm-up is cut and its backlog tested for drift. A
+    trace and its resamples carry their own rate over time and are measured whole.
+    """
+    steady = experiment.load == "resample" and isinstance(deployment.demand, SyntheticDemand)
+    cut = 0
+    if steady:
+        ttft = user_latencies(log).ttft
+        cut = warm_up(np.where(np.isfinite(ttft), ttft, 0.0))
+    leaps = log.leaps
+    outside = deployment.cost.outside(
+        leaps.prefill_tokens, leaps.chunks, leaps.chunk_past, leaps.decodes, leaps.context
+    )
+    steps = max(1, int(leaps.steps.sum()))
+    return {
+        **summarize(log, deployment.scenario.objectives, cut).as_dict(),
+        "backlog_grows": bool(steady and backlog_drift(log).grows),
+        "steps_outside": float(leaps.steps[outside].sum() / steps),
+        "events": log.events,
+    }
+
+
+def record(deployment: Deployment, experiment: Experiment) -> RunLog:
+    """Simulate and check, and return the whole log.
+
+    Raises:
+        BadInput: a trace is asked for and the demand has none, or no request is drawn.
+        InvariantBroken: a conservation law does not hold.
+    """
+    requests = draw(deployment, experiment)
+    if not len(requests):
+        raise BadInput(f"no request arrives at {experiment.rate:g}/s in {experiment.duration:g} s")
+    fleet = fleet_of(deployment, experiment)
+    log = simulate(requests, fleet, deployment.engine, deployment.cost, concurrency=experiment.concurrency)
+    check_conservation(log)
+    return log
+
+
+def fleet_of(deployment: Deployment, experiment: Experiment) -> FleetConfiguration:
+    """The scenario's fleet at the experiment's size."""
+    fleet = deployment.scenario.fleet
+    failures = fleet.failures if experiment.failures else ()
+    return replace(fleet, replicas=experiment.replicas, failures=failures)
+
+
+def draw(deployment: Deployment, experiment: Experiment) -> Requests:
+    """The requests of an experiment."""
+    demand, seed = deployment.demand, deployment.seed(experiment.replication)
+    match experiment.load:
+        case "resample":
+            return demand.draw(experiment.rate, experiment.duration, seed)
+        case "closed" | "saturation":
+            return demand.saturating(round(experiment.rate * experiment.duration), seed)
+    if not isinstance(demand, TraceDemand):
+        raise BadInput("the demand is synthetic: there is no trace to replay")
+    return demand.recorded() if experiment.load == "recorded" else demand.literal(experiment.rate)
+
+
+def saturation(deployment: Deployment, replication: int) -> Experiment:
+    """The experiment that measures what one replica serves when it is never idle.
+
+    Ten full batches of requests, at least 1,000: the first and the last batch are not measured.
+    """
+    tokens = max(1, round(deployment.demand.mean_prompt + deployment.demand.mean_output))
+    batch = min(deployment.engine.max_num_seqs, deployment.memory.concurrency(tokens))
+    count = int(np.clip(10 * batch, 1_000, 20_000))
+    return Experiment("saturation", 1, float(count), replication, 1.0)

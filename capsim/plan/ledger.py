@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class Ledger:
+    """Finished experiments of a run folder, so that an interrupted plan goes on where it stopped.
+
+    One JSON line an experiment, keyed by its content (see `Deployment.fingerprint`): a changed scenario finds nothing
+    of the old one. A last line that was cut off in writing is dropped.
+
+    Args:
+        path: the file; None keeps the records in memory only.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._records: dict[str, Record] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._read(line)
+
+    def _read(self, line: str) -> None:
+        try:
+            entry = json.loads(line)
+            self._records[entry["key"]] = entry["record"]
+        except (ValueError, KeyError, TypeError):
+            return  # an incomplete line: its experiment is done again
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: str) -> Record | None:
+        """The record of a finished experiment, None if it is not there."""
+        return self._records.get(key)
+
+    def put(self, key: str, record: Record) -> Record:
+        """Keep a finished experiment and return it as it will be read again."""
+        text = json.dumps(record)
+        self._records[key] = json.loads(text)
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f'{{"key": {json.dumps(key)}, "record": {text}}}\n')
+        return self._records[key]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from capsim.memory.weights import weight_bytes
+from capsim.plan.baseline import Alone, baseline
+from capsim.plan.bound import Bound, bound
+from capsim.plan.deployment import SAMPLE, Deployment
+from capsim.plan.evaluator import Evaluator
+from capsim.plan.experiment import Experiment, Sample, saturation
+from capsim.plan.ledger import Ledger
+from capsim.plan.operating_point import OperatingPoint, find_operating_point
+from capsim.plan.progress import Progress, Silence
+from capsim.plan.replicas import ReplicaCount, find_replicas, first_estimate
+from capsim.plan.robustness import Slowdown, slowdowns
+from capsim.plan.runner import Runner
+from capsim.workload.demand import TraceDemand
+
+SATURATION_REPLICATIONS = 3
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The trace itself against the chosen fleet.
+
+    Attributes:
+        load: which load of the fleet it stands for.
+        replicas: that serve it.
+        rate: requests/s, by compressing or stretching the trace's time.
+        sample: what was found.
+    """
+
+    load: str
+    replicas: int
+    rate: float
+    sample: Sample
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate passed in this one run."""
+        return bool(self.sample["passed"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a plan found, from the answer down to its evidence.
+
+    Attributes:
+        deployment: what was planned.
+        replicas: the answer and how it was found.
+        operating_point: of one replica.
+        goodput: requests/s of one replica inside all objectives, at its operating point.
+        saturated_rates: requests/s of one replica that is never idle, one a replication.
+        baseline: one request alone.
+        bound: rates that no scheduler can exceed.
+        slowdowns: the chosen fleet with longer steps.
+        replays: the literal trace against the chosen fleet; empty for a synthetic demand.
+    """
+
+    deployment: Deployment
+    replicas: ReplicaCount
+    operating_point: OperatingPoint
+    goodput: float
+    saturated_rates: tuple[float, ...]
+    baseline: tuple[Alone, ...]
+    bound: Bound
+    slowdowns: tuple[Slowdown, ...]
+    replays: tuple[Replay, ...]
+
+
+def make_plan(
+    deployment: Deployment,
+    *,
+    jobs: int = 1,
+    ledger: Ledger | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """From a deployment to its replica count.
+
+    Args:
+        deployment: what is planned.
+        jobs: processes; the result does not depend on it.
+        ledger: finished experiments of an earlier, interrupted run.
+        progress: told of each experiment.
+
+    Raises:
+        Infeasible: no rate passes for one replica, or no fleet passes at the target.
+    """
+    ledger, progress = ledger or Ledger(None), progress or Silence()
+    settings = deployment.scenario.plan
+    runner = Runner(deployment, jobs, ledger, progress)
+    alone = baseline(deployment)
+    saturated = saturated_rates(runner)
+    evaluator = Evaluator(runner, fmean(saturated))
+    point = find_operating_point(evaluator, fmean(saturated), settings.resolution)
+    goodput = point.passing.mean("goodput", "requests") or point.rate
+    count = find_replicas(
+        evaluator,
+        estimate=first_estimate(deployment.target_rate, goodput, settings.reserve),
+        target=deployment.target_rate,
+        reserve=settings.reserve,
+        drills=settings.drills,
+        max_replicas=settings.max_replicas,
+    )
+    return Plan(
+        deployment=deployment,
+        replicas=count,
+        operating_point=point,
+        goodput=goodput,
+        saturated_rates=saturated,
+        baseline=alone,
+        bound=hand_bound(deployment),
+        slowdowns=slowdowns(
+            deployment,
+            count.chosen.replicas,
+            fmean(saturated),
+            jobs=jobs,
+            ledger=ledger,
+            progress=progress,
+            drills=settings.drills,
+        ),
+        replays=_replays(runner, count),
+    )
+
+
+def saturated_rates(runner: Runner) -> tuple[float, ...]:
+    """Requests/s of one replica that is never idle, one figure a replication."""
+    experiments = [saturation(runner.deployment, i) for i in range(SATURATION_REPLICATIONS)]
+    return tuple(sample["saturated_rate"] for sample in runner.run("saturated rate", experiments))
+
+
+def hand_bound(deployment: Deployment) -> Bound:
+    """Rates that no scheduler can exceed on one replica of this deployment."""
+    scenario = deployment.scenario
+    engine = scenario.engine
+    return bound(
+        scenario.model,
+        scenario.gpu,
+        deployment.demand.saturating(SAMPLE, deployment.seed(0)),
+        tensor_parallel_size=engine.tensor_parallel_size,
+        weight_bytes=weight_bytes(scenario.model, engine.tensor_parallel_size, engine.dtype),
+        kv_bytes_per_token=deployment.memory.bytes_per_token,
+        dtype=engine.dtype,
+        max_num_seqs=engine.max_num_seqs,
+    )
+
+
+def _replays(runner: Runner, count: ReplicaCount) -> tuple[Replay, ...]:
+    deployment = runner.deployment
+    if not (deployment.scenario.plan.literal_replay and isinstance(deployment.demand, TraceDemand)):
+        return ()
+    loads = [(trial.load, trial.point) for trial in count.chosen.trials if trial.point is not None]
+    experiments = [Experiment("literal", point.replicas, point.rate, 0, 0.0) for _, point in loads]
+    samples = runner.run("literal replay", experiments)
+    return tuple(
+        Replay(load, point.replicas, point.rate, sample)
+        for (load, point), sample in zip(loads, samples, strict=True)
+    )

@@ -1,0 +1,165 @@
+"""The replica count: a first estimate by formula, then the smallest fleet that passes in simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from capsim.errors import Infeasible
+from capsim.plan.evaluator import Evaluator
+from capsim.plan.point import Point
+from capsim.plan.verdict import Verdict, combine
+
+DRILLS = ("replica_missing",)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One load or drill of a fleet.
+
+    Attributes:
+        name: ``full fleet`` or the drill.
+        load: what it stands for, one phrase.
+        point: the fleet that is left, at the rate of that load; None if no replica is left.
+    """
+
+    name: str
+    load: str
+    point: Point | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the point; a fleet without a replica fails."""
+        return Verdict.FAIL if self.point is None else self.point.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why it does not pass, empty if it does."""
+        if self.point is None:
+            return "no replica is left"
+        if self.verdict is Verdict.PASS:
+            return ""
+        gates = ", ".join(self.point.failing)
+        return f"{gates or 'all gates pass in these runs'}{' (overloaded)' if self.point.overloaded else ''}"
+
+
+@dataclass(frozen=True)
+class FleetCheck:
+    """A fleet size under every load and drill.
+
+    Attributes:
+        replicas: size of the whole fleet.
+        trials: the full fleet first, then each drill.
+    """
+
+    replicas: int
+    trials: tuple[Trial, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """All trials must pass."""
+        return combine([trial.verdict for trial in self.trials])
+
+    @property
+    def deciding(self) -> tuple[Trial, ...]:
+        """The trials that do not pass."""
+        return tuple(trial for trial in self.trials if trial.verdict is not Verdict.PASS)
+
+
+@dataclass(frozen=True)
+class ReplicaCount:
+    """The answer.
+
+    Attributes:
+        estimate: ``ceil(target / goodput per replica * (1 + reserve))``.
+        chosen: the smallest fleet that passes.
+        below: the fleet of one less, which fails or stays undecided; None if one replica is enough.
+        checks: every fleet tried, by size.
+    """
+
+    estimate: int
+    chosen: FleetCheck
+    below: FleetCheck | None
+    checks: tuple[FleetCheck, ...]
+
+
+def first_estimate(target: float, goodput: float, reserve: float) -> int:
+    """``ceil(target / goodput * (1 + reserve))``, target and goodput in one unit per second."""
+    return max(1, math.ceil(target / goodput * (1 + reserve) - 1e-9))
+
+
+def find_replicas(
+    evaluator: Evaluator,
+    *,
+    estimate: int,
+    target: float,
+    reserve: float,
+    drills: Sequence[str],
+    max_replicas: int,
+) -> ReplicaCount:
+    """Search up and down from the estimate for the smallest fleet that passes.
+
+    The full fleet is tried at the target with its reserve, each drill at the target. An undecided fleet does not pass.
+
+    Args:
+        evaluator: judges a fleet at a rate.
+        estimate: where to begin.
+        target: requests/s.
+        reserve: share on top of the target.
+        drills: what the fleet must survive at the target.
+        max_replicas: largest fleet that is tried.
+
+    Raises:
+        Infeasible: no fleet up to `max_replicas` passes.
+    """
+    checks: dict[int, FleetCheck] = {}
+
+    def passes(replicas: int) -> bool:
+        if replicas not in checks:
+            checks[replicas] = check_fleet(evaluator, replicas, target, reserve, drills)
+        return checks[replicas].verdict is Verdict.PASS
+
+    replicas = min(estimate, max_replicas)
+    while not passes(replicas):
+        if replicas >= max_replicas:
+            reasons = "; ".join(f"{trial.load}: {trial.reason}" for trial in checks[replicas].deciding)
+            raise Infeasible(
+                f"no fleet of up to {max_replicas} replicas passes: {reasons}",
+                ("raise plan.max_replicas", "relax the objectives or the demand"),
+            )
+        replicas = min(max_replicas, replicas + max(1, replicas // 16))
+    while replicas > 1 and passes(replicas - 1):
+        replicas -= 1
+    return ReplicaCount(
+        estimate=estimate,
+        chosen=checks[replicas],
+        below=checks.get(replicas - 1),
+        checks=tuple(checks[size] for size in sorted(checks)),
+    )
+
+
+def check_fleet(
+    evaluator: Evaluator, replicas: int, target: float, reserve: float, drills: Sequence[str]
+) -> FleetCheck:
+    """Try a fleet at the target with its reserve, and under each drill at the target."""
+    loads = [
+        (
+            "full fleet",
+            f"{replicas} replicas at {target * (1 + reserve):.4g}/s",
+            replicas,
+            target * (1 + reserve),
+        )
+    ]
+    loads += [
+        (drill, f"{replicas - 1} of {replicas} replicas at {target:.4g}/s", replicas - 1, target)
+        for drill in drills
+    ]
+    points = evaluator.points(
+        f"fleet of {replicas}", [(size, rate) for _, _, size, rate in loads if size > 0]
+    )
+    found = iter(points)
+    return FleetCheck(
+        replicas,
+        tuple(Trial(name, load, next(found) if size > 0 else None) for name, load, size, _ in loads),
+    )

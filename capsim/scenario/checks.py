@@ -1,0 +1,228 @@
+"""What several keys of a scenario must agree on, and what must be there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from capsim.catalog import Gpu, Model, load_gpu, load_model
+from capsim.catalog.data import data_names, data_path
+from capsim.catalog.schema import closest, shown
+from capsim.documents import Document, KeyPath
+from capsim.errors import BadInput, Fault
+from capsim.scenario.file import EngineSection, ScenarioSection, percentile
+
+REQUIRED = {
+    "version": "1",
+    "name": "a name for this scenario",
+    "model": "the name of a model, e.g. llama-3.1-8b",
+    "gpu": "the name of a GPU, e.g. h200",
+    "demand": "target, and trace or synthetic",
+    "slo": "at least one objective such as ttft: {p95: 500ms}",
+}
+
+
+class Checks:
+    """Looks at the sound part of a scenario file and collects faults.
+
+    Args:
+        section: the file without its faulty values.
+        document: the file, for the places of faults.
+        left_out: paths of the faulty values; a check that needs one of them says nothing, since the value it
+            would look at is a default.
+        base: folder that relative paths start from.
+        faults: each fault found is appended here.
+    """
+
+    def __init__(
+        self,
+        section: ScenarioSection,
+        document: Document,
+        left_out: Iterable[KeyPath],
+        base: Path,
+        faults: list[Fault],
+    ) -> None:
+        self.section = section
+        self.document = document
+        self.left_out = frozenset(left_out)
+        self.base = base
+        self.faults = faults
+        self.model: Model | None = None
+        self.gpu: Gpu | None = None
+        self.files: dict[KeyPath, Path] = {}
+
+    def run(self) -> None:
+        """Run every check; leaves `model`, `gpu` and `files` (paths by their key) for the scenario."""
+        # A misspelt key that is missing under its right name is one fault, not two.
+        misspelt = {closest(str(path[0]), REQUIRED) for path in self.left_out if len(path) == 1}
+        for key, expected in REQUIRED.items():
+            if getattr(self.section, key) is None and self.sound((key,)) and key not in misspelt:
+                self.report((key,), "is missing", expected, of_key=True)
+        self.look_up()
+        self.engine()
+        self.step_cost()
+        self.demand()
+        self.fleet()
+        self.objectives()
+
+    def sound(self, *paths: KeyPath) -> bool:
+        """Whether nothing on, in or around these paths was left out."""
+        return not any(
+            out[: len(path)] == path or path[: len(out)] == out for path in paths for out in self.left_out
+        )
+
+    def report(
+        self, path: KeyPath, what: str, expected: str = "", suggestion: str = "", *, of_key: bool = False
+    ) -> None:
+        """Note a fault at a value, or at its key."""
+        self.faults.append(self.document.fault(path, what, expected, suggestion, of_key=of_key))
+
+    def look_up(self) -> None:
+        """Find the model and the GPU in the catalog."""
+        try:
+            self.model = load_model(self.section.model) if self.section.model else None
+        except BadInput as error:
+            self._adopt(("model",), error)
+        try:
+            self.gpu = load_gpu(self.section.gpu) if self.section.gpu else None
+        except BadInput as error:
+            self._adopt(("gpu",), error)
+
+    def _adopt(self, path: KeyPath, error: BadInput) -> None:
+        """Put a catalog's fault where the scenario names the entry; a fault inside a catalog file stays there."""
+        for fault in error.faults:
+            if isinstance(fault, Fault) and fault.line is None:
+                self.report(path, fault.what, fault.expected, fault.suggestion)
+            elif isinstance(fault, Fault):
+                self.faults.append(fault)
+
+    def engine(self) -> None:
+        """What the engine's settings must agree on, also with the model and the GPU."""
+        engine = self.section.engine
+        sequences, tokens = ("engine", "max_num_seqs"), ("engine", "max_num_batched_tokens")
+        if self.sound(sequences, tokens) and engine.max_num_batched_tokens < engine.max_num_seqs:
+            what = f"{engine.max_num_batched_tokens} is less than max_num_seqs ({engine.max_num_seqs})"
+            self.report(tokens, what, f"at least {engine.max_num_seqs}")
+        override = ("engine", "num_gpu_blocks_override")
+        if engine.num_gpu_blocks_override is not None and engine.num_gpu_blocks is not None:
+            self.report(override, "num_gpu_blocks is stated too, and is the same setting", "one of them")
+        if self.model is not None:
+            self._engine_and_model(engine, self.model)
+        dtype = ("engine", "dtype")
+        if self.gpu is not None and self.sound(dtype) and engine.dtype not in self.gpu.dense_flops:
+            known = ", ".join(self.gpu.dense_flops)
+            self.report(dtype, f"{self.gpu.name} has no compute rate for {engine.dtype}", f"one of {known}")
+
+    def _engine_and_model(self, engine: EngineSection, model: Model) -> None:
+        length = engine.max_model_len
+        if length is not None and length > model.max_position_embeddings:
+            what = f"{length} is longer than {model.name} was published for"
+            self.report(("engine", "max_model_len"), what, f"at most {model.max_position_embeddings}")
+        path, size = ("engine", "tensor_parallel_size"), engine.tensor_parallel_size
+        if self.sound(path) and not splits(model, size):
+            sizes = [str(other) for other in range(1, model.attention_heads + 1) if splits(model, other)]
+            what = (
+                f"{size} GPUs cannot share {model.name} ({model.attention_heads} attention heads, "
+                f"{model.kv_heads} KV heads, {model.intermediate_size} MLP columns)"
+            )
+            self.report(path, what, f"one of {', '.join(sizes)}")
+
+    def step_cost(self) -> None:
+        """A profile's file must exist."""
+        path = getattr(self.section.step_cost, "path", None)
+        if path is not None:
+            self._file(("step_cost", "path"), path, "profiles", (".yaml", ".yml", ".json"))
+
+    def demand(self) -> None:
+        """Exactly one source of requests, and what each distribution asks of its own keys."""
+        demand = self.section.demand
+        if demand is None:
+            return
+        if demand.target is None and self.sound(("demand", "target")):
+            self.report(
+                ("demand", "target"), "is missing", "a rate such as '80/s' or '17000 tokens/s'", of_key=True
+            )
+        trace, synthetic = ("demand", "trace"), ("demand", "synthetic")
+        # Whether they are stated at all, which they are also where they are at fault.
+        stated = [key for key in (trace, synthetic) if self.document.data["demand"].get(key[1]) is not None]
+        if not stated:
+            self.report(("demand",), "neither trace nor synthetic is stated", "one of them", of_key=True)
+        if len(stated) == 2:
+            self.report(synthetic, "trace is stated too", "one of trace and synthetic", of_key=True)
+        if demand.trace is not None:
+            self._file(
+                (*trace, "path"), demand.trace.path, "traces", (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+            )
+        if demand.synthetic is not None:
+            self._synthetic()
+
+    def _synthetic(self) -> None:
+        assert self.section.demand is not None
+        assert self.section.demand.synthetic is not None
+        synthetic = self.section.demand.synthetic
+        place: KeyPath = ("demand", "synthetic")
+        arrivals = synthetic.arrivals
+        if self.sound((*place, "arrivals")):
+            if arrivals.process == "gamma" and arrivals.burstiness is None:
+                self.report((*place, "arrivals"), "gamma needs burstiness", "a number above 0; 1 is Poisson")
+            if arrivals.process != "gamma" and arrivals.burstiness is not None:
+                what = f"{arrivals.process} arrivals have no burstiness"
+                self.report((*place, "arrivals", "burstiness"), what, "process: gamma")
+        for key in ("prompt_tokens", "output_tokens"):
+            low, high = (getattr(getattr(synthetic, key), name, None) for name in ("low", "high"))
+            if low is not None and high is not None and high < low:
+                self.report((*place, key, "high"), f"{high} is less than low ({low})", f"at least {low}")
+
+    def fleet(self) -> None:
+        """Failures name a replica that there is."""
+        fleet = self.section.fleet
+        if not self.sound(("fleet", "replicas")):
+            return
+        for index, failure in enumerate(fleet.failures):
+            if failure.replica >= fleet.replicas:
+                what = f"there is no replica {failure.replica}"
+                expected = "0" if fleet.replicas == 1 else f"0 to {fleet.replicas - 1}"
+                self.report(("fleet", "failures", index, "replica"), what, expected)
+
+    def objectives(self) -> None:
+        """At least one gate, and no percentile twice."""
+        slo = self.section.slo
+        if slo is None:
+            return
+        latency = {metric: getattr(slo, metric) for metric in ("ttft", "tpot", "itl", "e2e")}
+        if self.sound(("slo",)) and not any(latency.values()) and slo.error_rate is None and not slo.quality:
+            self.report(("slo",), "states no objective", REQUIRED["slo"])
+        for metric, gates in latency.items():
+            seen: dict[float, str] = {}
+            for name in gates:
+                first = seen.setdefault(percentile(name), name)
+                if first != name:
+                    self.report(("slo", metric, name), f"the same percentile as {first}", "each once")
+
+    def _file(self, key: KeyPath, name: str, kind: str, suffixes: tuple[str, ...]) -> None:
+        """Find a file beside the scenario or among the shipped ones."""
+        found = find_file(name, self.base, kind, suffixes)
+        if found is not None:
+            self.files[key] = found
+            return
+        shipped = data_names(kind, suffixes)
+        known = f", or one of the shipped ones: {', '.join(shipped)}" if shipped else ""
+        expected = f"a file beside the scenario or an absolute path{known}"
+        self.report(key, f"there is no file {shown(name)}", expected, closest(Path(name).name, shipped))
+
+
+def splits(model: Model, size: int) -> bool:
+    """Whether vLLM can split each layer over `size` GPUs: KV heads may be copied, nothing else may be uneven."""
+    even = model.attention_heads % size == 0 and model.intermediate_size % size == 0
+    return even and (model.kv_heads % size == 0 or size % model.kv_heads == 0)
+
+
+def find_file(name: str, base: Path, kind: str, suffixes: tuple[str, ...]) -> Path | None:
+    """Absolute path of a named file: relative to `base`, or shipped; a shipped one needs no suffix."""
+    beside = base / Path(name).expanduser()
+    if beside.is_file():
+        return beside.resolve()
+    if Path(name).name != name:
+        return None
+    shipped = (data_path(kind, name + suffix) for suffix in ("", *suffixes))
+    return next((path.resolve() for path in shipped if path.is_file()), None)

@@ -1,0 +1,150 @@
+"""From a scenario file to a checked scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from capsim import documents
+from capsim.catalog import Model
+from capsim.catalog.schema import validated_in_part
+from capsim.documents import KeyPath
+from capsim.errors import BadInput, Fault
+from capsim.fleet.configuration import Failure, FleetConfiguration, Latencies
+from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
+from capsim.scenario.checks import Checks
+from capsim.scenario.file import (
+    ConstantSection,
+    DemandSection,
+    EngineSection,
+    FleetSection,
+    LengthSection,
+    LinearSection,
+    ObjectivesSection,
+    PlanSection,
+    ProfileSection,
+    ScenarioSection,
+    StepCostSection,
+    percentile,
+)
+from capsim.scenario.overrides import overridden
+from capsim.scenario.settings import (
+    ArrivalSettings,
+    ConstantSettings,
+    DemandSettings,
+    EngineSettings,
+    LengthSettings,
+    LinearSettings,
+    PlanSettings,
+    ProfileSettings,
+    RooflineSettings,
+    Scenario,
+    StepCostSettings,
+    SyntheticSettings,
+    TraceSettings,
+)
+
+Files = dict[KeyPath, Path]
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file and check all of it.
+
+    Args:
+        path: YAML or JSON file; relative paths inside it start from its folder.
+        overrides: ``key=value`` settings that win over the file, e.g. ``engine.max_num_seqs=128``.
+
+    Raises:
+        BadInput: with every fault of the file and of the overrides.
+    """
+    faults: list[Fault] = []
+    document = overridden(documents.load(path, faults=faults), overrides, faults)
+    section, left_out = validated_in_part(ScenarioSection, document, faults)
+    checks = Checks(section, document, left_out, path.resolve().parent, faults)
+    checks.run()
+    if faults:
+        # In the order of the file; faults of flags, which have no line, after it.
+        raise BadInput(*sorted(faults, key=lambda fault: (fault.line or float("inf"), fault.column or 0)))
+    return _scenario(section, checks)
+
+
+def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
+    """The domain's objects of a file without a fault."""
+    model, gpu = checks.model, checks.gpu
+    # The checks have reported whatever is missing.
+    assert section.name is not None
+    assert section.demand is not None
+    assert section.slo is not None
+    assert model is not None
+    assert gpu is not None
+    return Scenario(
+        name=section.name,
+        model=model,
+        gpu=gpu,
+        engine=_engine(section.engine, model),
+        step_cost=_step_cost(section.step_cost, checks.files),
+        demand=_demand(section.demand, checks.files),
+        fleet=_fleet(section.fleet),
+        objectives=_objectives(section.slo),
+        plan=_plan(section.plan),
+        seed=section.seed,
+    )
+
+
+def _engine(engine: EngineSection, model: Model) -> EngineSettings:
+    fields = engine.model_dump(exclude={"num_gpu_blocks_override"})
+    fields["max_model_len"] = engine.max_model_len or model.max_position_embeddings
+    fields["num_gpu_blocks"] = engine.num_gpu_blocks or engine.num_gpu_blocks_override
+    return EngineSettings(**fields)
+
+
+def _step_cost(cost: StepCostSection, files: Files) -> StepCostSettings:
+    if isinstance(cost, ProfileSection):
+        return ProfileSettings(files["step_cost", "path"])
+    if isinstance(cost, ConstantSection):
+        return ConstantSettings(cost.seconds)
+    if isinstance(cost, LinearSection):
+        return LinearSettings(**cost.model_dump(exclude={"source"}))
+    return RooflineSettings(**cost.model_dump(exclude={"source"}))
+
+
+def _demand(demand: DemandSection, files: Files) -> DemandSettings:
+    assert demand.target is not None
+    trace = synthetic = None
+    if demand.trace is not None:
+        trace = TraceSettings(files["demand", "trace", "path"], demand.trace.format)
+    if demand.synthetic is not None:
+        synthetic = SyntheticSettings(
+            arrivals=ArrivalSettings(**demand.synthetic.arrivals.model_dump()),
+            prompt_tokens=_lengths(demand.synthetic.prompt_tokens),
+            output_tokens=_lengths(demand.synthetic.output_tokens),
+        )
+    return DemandSettings(demand.target.per_second, demand.target.unit, trace, synthetic, demand.sampling)
+
+
+def _lengths(lengths: LengthSection) -> LengthSettings:
+    return LengthSettings(**lengths.model_dump())
+
+
+def _fleet(fleet: FleetSection) -> FleetConfiguration:
+    fields = fleet.model_dump(exclude={"latencies", "failures"})
+    return FleetConfiguration(
+        **fields,
+        latencies=Latencies(**fleet.latencies.model_dump()),
+        failures=tuple(Failure(**failure.model_dump()) for failure in fleet.failures),
+    )
+
+
+def _objectives(slo: ObjectivesSection) -> Objectives:
+    latency = tuple(
+        LatencyObjective(metric, percentile(name), limit)
+        for metric in ("ttft", "tpot", "itl", "e2e")
+        for name, limit in getattr(slo, metric).items()
+    )
+    quality = tuple(QualityObjective(name, **figure.model_dump()) for name, figure in slo.quality.items())
+    return Objectives(latency, slo.error_rate, quality)
+
+
+def _plan(plan: PlanSection) -> PlanSettings:
+    fields = plan.model_dump(exclude={"drills"})
+    return PlanSettings(**fields, drills=tuple(plan.drills))

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capsim.errors import InvariantBroken
+from capsim.fleet.log import Outcome, RunLog
+from capsim.measure.conservation import check_conservation
+from tests.measure.run_logs import leap, request, run_log, served, two_requests, with_requests
+
+
+def changed(log: RunLog, column: str, row: int, value: Any) -> RunLog:
+    values = getattr(log.requests, column).copy()
+    values[row] = value
+    return with_requests(log, **{column: values})
+
+
+def leap_changed(log: RunLog, column: str, row: int, value: Any) -> RunLog:
+    values = getattr(log.leaps, column).copy()
+    values[row] = value
+    return replace(log, leaps=replace(log.leaps, **{column: values}))
+
+
+def preempted() -> RunLog:
+    """A request of 4 tokens: prefill, one decode, preempted at 3 s for 1 s, recomputed, one decode."""
+    leaps = [
+        leap(1.0, 1.0, chunks=1, decodes=0),
+        leap(2.0, 1.0),
+        leap(4.0, 1.0, chunks=1, decodes=0),
+        leap(5.0, 1.0),
+    ]
+    row = served(0.0, 1.0, 2.0, 6.0, output=4, preemptions=1)
+    return run_log([row], leaps, resumed_gaps=np.array([2.0]))
+
+
+def lost_and_retried() -> RunLog:
+    """The first attempt made a first token and one more on replica 0; the second served all 3 on replica 1."""
+    leaps = [
+        leap(1.0, 1.0, chunks=1, decodes=0),
+        leap(2.0, 1.0),
+        leap(4.0, 1.0, chunks=1, decodes=0, replica=1),
+        leap(5.0, 1.0, steps=2, replica=1),
+    ]
+    row = served(0.0, 4.0, 5.0, 7.0, submitted=3.5, output=3, attempts=2, replica=1)
+    return run_log([row], leaps, lost_tokens=2)
+
+
+def unfinished() -> RunLog:
+    """A request of 9 tokens that had made 3 when the run was ended."""
+    row = request(
+        0.0, submitted=0.875, scheduled=1.0, first_token=2.0, output=9, attempts=1, outcome=Outcome.UNFINISHED
+    )
+    return run_log([row], [leap(1.0, 1.0, chunks=1, decodes=0), leap(2.0, 1.0, steps=2)], blocks_left=1)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        two_requests(),
+        two_requests(request(2.0)),
+        preempted(),
+        lost_and_retried(),
+        unfinished(),
+        run_log([request(0.0)], []),
+    ],
+    ids=["served", "rejected", "preempted", "retried", "unfinished", "nothing served"],
+)
+def test_sound_runs_pass(log: RunLog) -> None:
+    check_conservation(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "numbers"),
+    [
+        (replace(two_requests(), blocks_left=3), "3 KV blocks"),
+        (replace(unfinished(), blocks_left=-1), "-1 KV blocks"),
+        (changed(two_requests(), "output", 0, 4), "4 tokens were generated .* and 5 were owed"),
+        (leap_changed(two_requests(), "steps", 2, 2), "5 tokens were generated .* and 4 were owed"),
+        (replace(two_requests(), resumed_gaps=np.array([1.0])), "1 after preemptions.* and 4 were owed"),
+        (replace(preempted(), resumed_gaps=np.array([])), "3 tokens were generated .* and 4 were owed"),
+        (replace(two_requests(), lost_tokens=1), "5 were owed .1 of them lost"),
+        (replace(lost_and_retried(), lost_tokens=0), "4 tokens were generated .* and 3 were owed"),
+        (replace(lost_and_retried(), lost_tokens=3), "6 were owed .* 1 attempts lost"),
+        (changed(unfinished(), "output", 0, 1), "2 tokens were generated .* 1 unfinished"),
+        (changed(two_requests(), "outcome", 0, 7), r"unknown outcomes \[7\]"),
+        (changed(two_requests(), "outcome", 0, Outcome.LOST), "request 0 is LOST with finish 3.25"),
+        (changed(two_requests(), "finish", 1, np.nan), "request 1 is COMPLETED with finish nan"),
+        (changed(two_requests(), "scheduled", 1, np.nan), "request 1 is COMPLETED without scheduled"),
+        (changed(two_requests(), "first_token", 0, 9.0), "request 0 has finish at 3.25 s before first_token at 9.0"),
+        (changed(two_requests(), "arrival", 0, 1.0), "request 0 has submitted at 0.875 s before arrival at 1.0"),
+        (leap_changed(two_requests(), "start", 2, 2.25), "starts a leap at 2.25 s and is busy until 2.5"),
+        (leap_changed(two_requests(), "first", 0, -1.0), "leap 0 has 1 steps in -1.0 s"),
+        (leap_changed(two_requests(), "running", 1, 3), "leaps hold 3.25 s .* requests 2.75 s"),
+        (leap_changed(preempted(), "running", 1, 5), "leaps hold 8.0 s .* requests 5.0 s"),
+    ],
+)  # fmt: skip
+def test_each_broken_law_is_reported_with_its_numbers(log: RunLog, numbers: str) -> None:
+    with pytest.raises(InvariantBroken, match=numbers):
+        check_conservation(log)
+
+
+def test_leaps_of_two_replicas_may_overlap() -> None:
+    log = two_requests()
+    doubled = {
+        name: np.concatenate([column, column])
+        for name, column in vars(log.leaps).items()
+        if name != "replica"
+    }
+    both = replace(log.leaps, **doubled, replica=np.repeat([0, 1], 3))
+    twice = {name: np.concatenate([column, column]) for name, column in vars(log.requests).items()}
+    check_conservation(with_requests(replace(log, leaps=both), **twice))
+
+
+def test_a_run_without_requests_passes() -> None:
+    log = two_requests()
+    nothing = {name: column[:0] for name, column in vars(log.requests).items()}
+    leaps = replace(log.leaps, **{name: column[:0] for name, column in vars(log.leaps).items()})
+    check_conservation(with_requests(replace(log, leaps=leaps), **nothing))
+
+
+def test_the_engine_s_ties_are_no_steps_back() -> None:
+    check_conservation(changed(two_requests(), "submitted", 0, 1.0 + 0.9e-9))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsim.measure.percentile import Distribution, least_count, percentiles
+
+
+@pytest.mark.parametrize(
+    ("percentile", "total", "count"),
+    [
+        (95, 20, 19),
+        (95, 21, 20),
+        (50, 3, 2),
+        (100, 7, 7),
+        (99.9, 1000, 999),
+        (7, 100, 7),
+        (0.001, 10, 1),
+        (95, 1, 1),
+    ],
+)
+def test_least_count_by_hand(percentile: float, total: int, count: int) -> None:
+    assert least_count(percentile, total) == count
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.integers(0, 5)), min_size=1, max_size=30),
+    st.floats(0.1, 100),
+)
+def test_weights_are_repetitions(samples: list[tuple[float, int]], percentile: float) -> None:
+    values, weights = (np.array(column) for column in zip(*samples, strict=True))
+    (weighted,) = percentiles(values, [percentile], weights)
+    expanded = np.repeat(values, weights)
+    if len(expanded) == 0:
+        assert math.isnan(weighted)
+        return
+    assert weighted == percentiles(expanded, [percentile])[0]
+    assert weighted == np.sort(expanded)[least_count(percentile, len(expanded)) - 1]
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 95, 99])
+def test_same_as_numpy(percentile: int) -> None:
+    values = np.random.default_rng(1).exponential(size=997)  # prime, so that no rank is a rounding case
+    expected = np.quantile(values, percentile / 100, method="inverted_cdf")
+    assert percentiles(values, [percentile]) == [expected]
+
+
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=40),
+    st.sampled_from([50, 90, 95, 99, 100]),
+    st.floats(0, 10),
+)
+def test_a_percentile_within_the_limit_is_a_share_within_the_limit(
+    samples: list[float], percentile: float, limit: float
+) -> None:
+    values = np.array(samples)
+    enough = int((values <= limit).sum()) >= least_count(percentile, len(values))
+    assert (percentiles(values, [percentile])[0] <= limit) == enough
+
+
+def test_distribution_by_hand() -> None:
+    values = np.array([2.0, math.nan, 1.0, 4.0, math.inf])
+    figures = Distribution.of(values, np.array([5, 100, 3, 1, 1]))
+    assert figures.count == 10
+    assert figures.mean == (5 * 2 + 3 * 1 + 4) / 9
+    assert (figures.p50, figures.p90, figures.p95, figures.p99) == (2.0, 4.0, math.inf, math.inf)
+
+
+def test_distribution_of_nothing() -> None:
+    figures = Distribution.of(np.array([math.nan]))
+    assert figures.count == 0
+    assert math.isnan(figures.mean)
+    assert math.isnan(figures.p99)
