@@ -2,6 +2,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from capsim.errors import BadInput
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
+"""Bytes of one element by dtype: the precisions that are modelled."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -34,6 +39,26 @@ class Model:
     source: str
     qk_norm: bool = False
     attention_bias: bool = False
+
+    def splits_over(self, ranks: int) -> bool:
+        """Whether tensor parallelism over `ranks` GPUs gives equal shares; KV heads may be copied instead."""
+        even = self.attention_heads % ranks == 0 and self.intermediate_size % ranks == 0
+        return even and (self.kv_heads % ranks == 0 or ranks % self.kv_heads == 0)
+
+    def kv_heads_of_rank(self, ranks: int) -> int:
+        """Key-value heads on one of `ranks` GPUs: split, and replicated where there are more GPUs than heads.
+
+        Raises:
+            BadInput: an attention kind that is not counted, or a number of GPUs that cannot share the model.
+        """
+        if self.attention != "gqa":
+            raise BadInput(f"model {self.name}: attention {self.attention!r} is not covered, expected 'gqa'")
+        if ranks < 1 or not self.splits_over(ranks):
+            raise BadInput(
+                f"tensor_parallel_size {ranks} does not divide {self.name}'s {self.attention_heads} attention "
+                f"heads, {self.kv_heads} key-value heads and {self.intermediate_size} MLP columns"
+            )
+        return max(1, self.kv_heads // ranks)
 
     @property
     def attention_parameters(self) -> int:
@@ -68,3 +93,13 @@ class Model:
         """All weights of the model, elements."""
         heads = 1 if self.tied_embeddings else 2
         return self.layers * self.layer_parameters + heads * self.embedding_parameters + self.hidden_size
+
+
+def check_dtype(name: str, dtype: str) -> None:
+    """Refuse a dtype that is not modelled.
+
+    Raises:
+        BadInput: naming those that are.
+    """
+    if dtype not in DTYPE_BYTES:
+        raise BadInput(f"{name} {dtype!r} is not known, expected one of {', '.join(DTYPE_BYTES)}")

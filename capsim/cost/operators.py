@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from capsim.catalog.gpu import Gpu
-from capsim.catalog.model import Model
+from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
 from capsim.cost.efficiency import Efficiency
 from capsim.cost.step import Factor
 from capsim.errors import BadInput
 
-_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
 _ACTIVATION_BYTES = 2
 """Activations, embeddings and logits are 16-bit whatever the weights are."""
 
@@ -39,17 +38,19 @@ class Operators:
         kv_dtype: str,
         efficiency: Efficiency,
     ) -> None:
-        _refuse_uncovered(model, tensor_parallel_size, weight_dtype, kv_dtype)
+        kv_heads = model.kv_heads_of_rank(tensor_parallel_size)
+        check_dtype("weight dtype", weight_dtype)
+        check_dtype("KV dtype", kv_dtype)
         self._model = model
         self._gpu = gpu
         self._ranks = tensor_parallel_size
         self._efficiency = efficiency
-        self._weight_bytes = _BYTES[weight_dtype]
+        self._weight_bytes = DTYPE_BYTES[weight_dtype]
         self._flops = _dense_flops(gpu, weight_dtype) * efficiency.gemm_compute
         self._bandwidth = gpu.memory_bandwidth * efficiency.gemm_bandwidth
         self._query_size = model.attention_heads // tensor_parallel_size * model.head_dim
-        self._key_size = max(1, model.kv_heads // tensor_parallel_size) * model.head_dim
-        self._kv_bytes = 2 * self._key_size * _BYTES[kv_dtype]
+        self._key_size = kv_heads * model.head_dim
+        self._kv_bytes = 2 * self._key_size * DTYPE_BYTES[kv_dtype]
         attention_bandwidth = gpu.memory_bandwidth * efficiency.attention_bandwidth
         self.seconds_per_context_token = model.layers * self._kv_bytes / attention_bandwidth
         # Two products (queries with keys, weights with values), a multiplication and an addition each.
@@ -135,20 +136,6 @@ class Operators:
         sent = passes * (self._ranks - 1) / self._ranks * message
         bandwidth = self._gpu.link_bandwidth * self._efficiency.link_bandwidth
         return self._efficiency.all_reduce_latency + sent / bandwidth
-
-
-def _refuse_uncovered(model: Model, ranks: int, weight_dtype: str, kv_dtype: str) -> None:
-    if model.attention != "gqa":
-        raise BadInput(f"model {model.name}: attention {model.attention!r} is not covered, expected 'gqa'")
-    for name, dtype in (("weight dtype", weight_dtype), ("KV dtype", kv_dtype)):
-        if dtype not in _BYTES:
-            raise BadInput(f"{name} {dtype!r} is not known, expected one of {', '.join(_BYTES)}")
-    heads, kv_heads = model.attention_heads, model.kv_heads
-    if ranks < 1 or heads % ranks or (kv_heads % ranks and ranks % kv_heads):
-        raise BadInput(
-            f"tensor_parallel_size {ranks} does not divide {model.name}'s {heads} attention heads and "
-            f"{kv_heads} key-value heads"
-        )
 
 
 def _dense_flops(gpu: Gpu, dtype: str) -> float:

@@ -17,10 +17,11 @@ class BatchState:
         blocks: KV blocks held.
         usable_blocks: KV blocks that can be held.
         admissions: sequences admitted so far; the next one's serial number.
+        touched: sequences handled one by one, a measure of the work done.
 
     """
 
-    __slots__ = ("admissions", "blocks", "decodes", "prefilling", "usable_blocks", "waiting")
+    __slots__ = ("admissions", "blocks", "decodes", "prefilling", "touched", "usable_blocks", "waiting")
 
     def __init__(self, configuration: EngineConfiguration) -> None:
         self.waiting: deque[Sequence] = deque()
@@ -29,6 +30,7 @@ class BatchState:
         self.usable_blocks = configuration.usable_blocks
         self.blocks = 0
         self.admissions = 0
+        self.touched = 0
 
     @property
     def running(self) -> int:

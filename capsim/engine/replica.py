@@ -66,9 +66,9 @@ class Replica:
     Attributes:
         finished: sequences that ended since the caller last emptied the list.
         plans: decisions taken, a measure of the work done.
-        touched: sequences handled one by one, a measure of the work done.
         resumed_gaps: seconds between the tokens on both sides of a preemption.
         lost_tokens: tokens generated for sequences that were aborted or lost.
+        lost_first_tokens: how many of them were first tokens.
 
     """
 
@@ -81,7 +81,7 @@ class Replica:
     ) -> None:
         self.configuration = configuration
         self.finished: list[Sequence] = []
-        self.plans = self.touched = self.lost_tokens = 0
+        self.plans = self.lost_tokens = self.lost_first_tokens = 0
         self.resumed_gaps: list[float] = []
         self._cost = cost
         self._spread = cost.needs_spread
@@ -107,6 +107,11 @@ class Replica:
     def blocks(self) -> int:
         """KV blocks held, as of the last advance."""
         return self._state.blocks
+
+    @property
+    def touched(self) -> int:
+        """Sequences handled one by one so far: chunks, ends, walks of a preemption. A measure of the work done."""
+        return self._state.touched
 
     def next_completion(self) -> float:
         """No sequence ends before this time, seconds, unless something is submitted or aborted; infinite if idle."""
@@ -274,7 +279,9 @@ class Replica:
         now = self._now = self._end
         self._steps = 0
         state.blocks += decodes.advance(steps)
+        state.touched += len(chunks)
         while (ended := decodes.pop_finished()) is not None:
+            state.touched += 1
             state.blocks -= decodes.leave(ended)
             self._finish(ended, now)
         for sequence, new in chunks:
@@ -288,7 +295,6 @@ class Replica:
         """All that was owed is computed: a token appears, and the sequence decodes from the next step on."""
         state = self._state
         state.prefilling.remove(sequence)
-        self.touched += 1
         if sequence.generated == 0:
             sequence.first_token = now
         else:
@@ -301,7 +307,6 @@ class Replica:
             state.decodes.join(sequence)
 
     def _finish(self, sequence: Sequence, now: float) -> None:
-        self.touched += 1
         sequence.finish = now
         self.finished.append(sequence)
 
@@ -320,3 +325,4 @@ class Replica:
         else:
             return
         self.lost_tokens += sequence.generated
+        self.lost_first_tokens += sequence.generated > 0

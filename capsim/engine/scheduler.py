@@ -129,6 +129,7 @@ class VllmScheduler:
         decodes = state.decodes
         order = [*decodes.members(), *state.prefilling]
         order.sort(key=lambda sequence: sequence.admitted)
+        state.touched += len(order)
         growth = 0
         position = 0
         while position < len(order):

@@ -28,9 +28,13 @@ class Completions:
         self._wake = math.inf
 
     def moved(self, server: Server) -> None:
-        """Something was submitted to, or taken from, this server."""
+        """Something was submitted to, or taken from, this server.
+
+        That may have carried its clock over an end at the same instant: then its wake-up is due now.
+        """
         version = self._versions[server.index] = self._versions[server.index] + 1
-        time = server.replica.next_completion()
+        replica = server.replica
+        time = self._environment.now if replica.finished else replica.next_completion()
         if time < math.inf:
             heappush(self._heap, (time, version, server.index))
         self._sleep()

@@ -139,6 +139,7 @@ class RunLog:
         end: when the last event of the run happened, seconds.
         blocks_left: KV blocks still held when the run ended, summed over replicas (0 if all is well).
         lost_tokens: tokens generated for attempts that died with their replica or were aborted.
+        lost_first_tokens: how many of them were first tokens.
         events: SimPy events processed.
 
     """
@@ -151,4 +152,5 @@ class RunLog:
     end: float
     blocks_left: int
     lost_tokens: int
+    lost_first_tokens: int
     events: int

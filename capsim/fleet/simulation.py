@@ -171,9 +171,14 @@ class _Simulation:
                 self._dispatch(row, environment.now)
         if failure.down_for is None:
             return
+        changes = len(server.changes)
         yield environment.timeout(failure.down_for)
+        if len(server.changes) > changes:
+            return  # it died again, and that failure's repair is the one that counts
         server.enter(ReplicaState.LOADING, environment.now)
         yield environment.timeout(self._fleet.model_load_time)
+        if len(server.changes) > changes + 1:
+            return
         server.enter(ReplicaState.UP, environment.now)
 
     # Log
@@ -191,6 +196,7 @@ class _Simulation:
             end=float(np.concatenate([ends, requests.arrival]).max(initial=0.0)),
             blocks_left=sum(replica.blocks for replica in replicas),
             lost_tokens=sum(replica.lost_tokens for replica in replicas),
+            lost_first_tokens=sum(replica.lost_first_tokens for replica in replicas),
             events=self._events,
         )
 

@@ -76,23 +76,20 @@ def _check_tokens(log: RunLog) -> None:
     """Tokens generated are tokens owed.
 
     A token is made by each decode of each step, by the prefill that ends in a request's first token, and by
-    the recomputation that ends a preemption's gap. First tokens of attempts that were lost are in
-    `lost_tokens` and nowhere else, so there can be as many more of these as attempts were lost. Requests left
-    unfinished have made some of their tokens.
+    the recomputation that ends a preemption's gap. Requests left unfinished have made some of their tokens.
     """
     requests, completed = log.requests, _completed(log)
     decoded = int(log.leaps.steps @ log.leaps.decodes)
-    generated = decoded + int(completed.sum()) + len(log.resumed_gaps)
+    first = int(completed.sum()) + log.lost_first_tokens
+    generated = decoded + first + len(log.resumed_gaps)
     owed = int(requests.output[completed].sum()) + log.lost_tokens
     unfinished = requests.outcome == Outcome.UNFINISHED
-    lost_attempts = int(requests.attempts.sum() - completed.sum() - unfinished.sum())
-    most = generated + max(0, lost_attempts)
     least = generated - int(requests.output[unfinished].sum())
-    if not least <= owed <= most:
+    if not least <= owed <= generated:
         raise InvariantBroken(
-            f"{generated} tokens were generated ({decoded} by decodes, {int(completed.sum())} first tokens, "
-            f"{len(log.resumed_gaps)} after preemptions) and {owed} were owed ({log.lost_tokens} of them "
-            f"lost), with {max(0, lost_attempts)} attempts lost and {int(unfinished.sum())} unfinished"
+            f"{generated} tokens were generated ({decoded} by decodes, {first} first tokens, "
+            f"{len(log.resumed_gaps)} after preemptions) and {owed} were owed ({log.lost_tokens} of them lost), "
+            f"with {int(unfinished.sum())} unfinished"
         )
 
 

@@ -58,7 +58,8 @@ class Occupancy:
         mixed = leaps.steps[(leaps.chunks > 0) & (leaps.decodes > 0)].sum()
 
         def mean(values: Integers) -> float:
-            return float(values @ durations / busy) if busy else float("nan")
+            # Not a matrix product: its rounding depends on how many threads it has.
+            return float((values * durations).sum() / busy) if busy else float("nan")
 
         return cls(
             steps=steps,

@@ -75,5 +75,6 @@ class Distribution:
         values, counts = values[exists], counts[exists]
         finite = np.isfinite(values)
         total = counts[finite].sum()
-        mean = float(values[finite] @ counts[finite] / total) if total else float("nan")
+        # Not a matrix product: its rounding depends on how many threads it has.
+        mean = float((values[finite] * counts[finite]).sum() / total) if total else float("nan")
         return cls(int(counts.sum()), mean, *percentiles(values, (50, 90, 95, 99), counts))

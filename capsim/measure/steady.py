@@ -71,17 +71,17 @@ def trend(means: Floats) -> Trend:
         means: at least 4, shape (b,).
 
     """
-    from scipy.special import stdtr  # noqa: PLC0415  # scipy is loaded only where a test is made
+    from scipy.special import stdtr  # scipy is loaded only where a test is made
 
     count = len(means)
     places = np.arange(count) - (count - 1) / 2
-    spread = float(places @ places)
-    slope = float(places @ means) / spread
+    spread = float((places * places).sum())
+    slope = float((places * means).sum()) / spread
     residuals = means - means.mean() - slope * places
-    squares = float(residuals @ residuals)
-    if squares <= 1e-24 * float(means @ means):  # a line to all digits that float64 has
+    squares = float((residuals * residuals).sum())
+    if squares <= 1e-24 * float((means * means).sum()):  # a line to all digits that float64 has
         return Trend(slope, 0.0 if slope > 0 else 1.0)
-    correlation = max(0.0, float(residuals[1:] @ residuals[:-1]) / squares)
+    correlation = max(0.0, float((residuals[1:] * residuals[:-1]).sum()) / squares)
     freedom = max(1.0, count * (1 - correlation) / (1 + correlation) - 2)
     return Trend(slope, float(stdtr(freedom, -slope / np.sqrt(squares / freedom / spread))))
 
@@ -100,7 +100,7 @@ def rise(levels: Floats) -> float:
         Chance of so large a rise where there is no drift, one-sided.
 
     """
-    from scipy.special import stdtr  # noqa: PLC0415  # scipy is loaded only where a test is made
+    from scipy.special import stdtr  # scipy is loaded only where a test is made
 
     steps = np.diff(levels)
     mean, error = float(steps.mean()), float(steps.std(ddof=1)) / np.sqrt(len(steps))

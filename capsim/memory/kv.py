@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capsim.catalog.model import Model
+from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
 from capsim.errors import BadInput
-
-DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
-"""Bytes of one element by dtype."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +30,10 @@ class KvLayout:
             BadInput: an attention kind other than ``gqa``, an unknown dtype, a block size below 1, or a degree of
                 parallelism that does not divide the heads.
         """
-        if model.attention != "gqa":
-            raise BadInput(
-                f"model {model.name}: attention {model.attention!r} is not covered, expected 'gqa'"
-            )
-        if kv_dtype not in DTYPE_BYTES:
-            raise BadInput(f"KV dtype {kv_dtype!r} is not known, expected one of {', '.join(DTYPE_BYTES)}")
+        heads = model.kv_heads_of_rank(tensor_parallel_size)
+        check_dtype("KV dtype", kv_dtype)
         if block_size < 1:
             raise BadInput(f"block_size {block_size}, expected at least 1 token")
-        if not divides_heads(model, tensor_parallel_size):
-            raise BadInput(
-                f"tensor_parallel_size {tensor_parallel_size} does not divide {model.name}'s "
-                f"{model.attention_heads} attention heads and {model.kv_heads} key-value heads"
-            )
-        heads = max(1, model.kv_heads // tensor_parallel_size)
         return cls(2 * model.layers * heads * model.head_dim * DTYPE_BYTES[kv_dtype], block_size)
 
     @property
@@ -64,11 +51,3 @@ class KvLayout:
         The last output token is never fed back, so its keys and values are never written.
         """
         return self.blocks(prompt + output - 1) * self.bytes_per_block
-
-
-def divides_heads(model: Model, tensor_parallel_size: int) -> bool:
-    """Whether the ranks get equal shares: of the query heads, and of the KV heads or each KV head as many ranks."""
-    ranks, kv_heads = tensor_parallel_size, model.kv_heads
-    if ranks < 1 or model.attention_heads % ranks:
-        return False
-    return kv_heads % ranks == 0 or ranks % kv_heads == 0

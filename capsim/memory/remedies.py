@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from capsim.memory.kv import divides_heads
 from capsim.memory.question import MemoryQuestion, gib
 
 
@@ -51,7 +50,7 @@ def _more_ranks(question: MemoryQuestion) -> Iterator[str]:
     """The smallest degree of tensor parallelism that divides the heads and the MLP."""
     model = question.model
     for ranks in range(question.tensor_parallel_size + 1, model.attention_heads + 1):
-        if not divides_heads(model, ranks) or model.intermediate_size % ranks:
+        if not model.splits_over(ranks):
             continue
         changed = replace(question, tensor_parallel_size=ranks)
         if _fits(changed):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from capsim.catalog.model import Model
-from capsim.errors import BadInput
-from capsim.memory.kv import DTYPE_BYTES
+from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
 
 
 def weight_bytes(model: Model, tensor_parallel_size: int, weight_dtype: str) -> int:
@@ -14,15 +12,12 @@ def weight_bytes(model: Model, tensor_parallel_size: int, weight_dtype: str) -> 
     heads, and norms are replicated always.
 
     Raises:
-        BadInput: an unknown dtype.
+        BadInput: an unknown dtype, or a number of ranks that cannot share the model.
     """
-    if weight_dtype not in DTYPE_BYTES:
-        raise BadInput(
-            f"weight dtype {weight_dtype!r} is not known, expected one of {', '.join(DTYPE_BYTES)}"
-        )
+    check_dtype("weight dtype", weight_dtype)
     ranks = tensor_parallel_size
     query = model.attention_heads * model.head_dim // ranks
-    key_value = 2 * max(1, model.kv_heads // ranks) * model.head_dim
+    key_value = 2 * model.kv_heads_of_rank(ranks) * model.head_dim
     attention = model.hidden_size * (2 * query + key_value)
     linear = model.layers * (attention + model.mlp_parameters // ranks)
     bias = query + key_value if model.attention_bias else 0

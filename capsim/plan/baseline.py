@@ -53,7 +53,7 @@ def baseline(deployment: Deployment) -> tuple[Alone, ...]:
 
 def _alone(deployment: Deployment, name: str, prompt: int, output: int) -> Alone:
     request = Requests(np.zeros(1), np.array([prompt]), np.array([output]))
-    fleet = fleet_of(deployment, Experiment("alone", 1, 0.0, 0, 0.0))
+    fleet = fleet_of(deployment, Experiment("alone", 1))
     log = simulate(request, fleet, deployment.engine, deployment.cost)
     user, engine = user_latencies(log), engine_latencies(log)
     tpot = float(user.tpot[0])

@@ -35,16 +35,18 @@ class Experiment:
         replicas: size of the fleet.
         rate: requests/s offered to the fleet; 0 where the load sets its own.
         replication: which independent draw.
-        duration: simulated seconds over which requests arrive.
+        duration: simulated seconds over which requests arrive, of a resample.
+        requests: how many, of a closed loop or to saturate.
         concurrency: clients of a closed loop.
         failures: whether the scenario's failures happen.
     """
 
     load: str
     replicas: int
-    rate: float
-    replication: int
-    duration: float
+    rate: float = 0.0
+    replication: int = 0
+    duration: float = 0.0
+    requests: int = 0
     concurrency: int | None = None
     failures: bool = False
 
@@ -116,7 +118,7 @@ def draw(deployment: Deployment, experiment: Experiment) -> Requests:
         case "resample":
             return demand.draw(experiment.rate, experiment.duration, seed)
         case "closed" | "saturation":
-            return demand.saturating(round(experiment.rate * experiment.duration), seed)
+            return demand.saturating(experiment.requests, seed)
     if not isinstance(demand, TraceDemand):
         raise BadInput("the demand is synthetic: there is no trace to replay")
     return demand.recorded() if experiment.load == "recorded" else demand.literal(experiment.rate)
@@ -130,4 +132,4 @@ def saturation(deployment: Deployment, replication: int) -> Experiment:
     tokens = max(1, round(deployment.demand.mean_prompt + deployment.demand.mean_output))
     batch = min(deployment.engine.max_num_seqs, deployment.memory.concurrency(tokens))
     count = int(np.clip(10 * batch, 1_000, 20_000))
-    return Experiment("saturation", 1, float(count), replication, 1.0)
+    return Experiment("saturation", 1, replication=replication, requests=count)

@@ -87,7 +87,8 @@ def make_plan(
     Raises:
         Infeasible: no rate passes for one replica, or no fleet passes at the target.
     """
-    ledger, progress = ledger or Ledger(None), progress or Silence()
+    ledger = Ledger(None) if ledger is None else ledger
+    progress = progress or Silence()
     settings = deployment.scenario.plan
     runner = Runner(deployment, jobs, ledger, progress)
     alone = baseline(deployment)
@@ -151,9 +152,20 @@ def _replays(runner: Runner, count: ReplicaCount) -> tuple[Replay, ...]:
     if not (deployment.scenario.plan.literal_replay and isinstance(deployment.demand, TraceDemand)):
         return ()
     loads = [(trial.load, trial.point) for trial in count.chosen.trials if trial.point is not None]
-    experiments = [Experiment("literal", point.replicas, point.rate, 0, 0.0) for _, point in loads]
+    experiments = [Experiment("literal", point.replicas, point.rate) for _, point in loads]
     samples = runner.run("literal replay", experiments)
     return tuple(
         Replay(load, point.replicas, point.rate, sample)
         for (load, point), sample in zip(loads, samples, strict=True)
     )
+
+
+def representative(plan: Plan) -> Experiment:
+    """One run of the chosen fleet at its full load: the literal trace, or the first draw of a synthetic demand."""
+    deployment = plan.deployment
+    settings = deployment.scenario.plan
+    replicas = plan.replicas.chosen.replicas
+    rate = deployment.target_rate * (1 + settings.reserve)
+    if isinstance(deployment.demand, TraceDemand):
+        return Experiment("literal", replicas, rate)
+    return Experiment("resample", replicas, rate, duration=settings.duration)

@@ -27,7 +27,7 @@ class Runner:
     ) -> None:
         self.deployment = deployment
         self._jobs = jobs
-        self._ledger = ledger or Ledger(None)
+        self._ledger = Ledger(None) if ledger is None else ledger
         self._progress = progress or Silence()
         self.performed = 0
 

@@ -59,12 +59,10 @@ def run_simulation(
         progress: told of the experiments.
     """
     replicas = deployment.scenario.fleet.replicas
-    experiment = Experiment("recorded", replicas, 0.0, 0, 0.0, failures=True)
+    experiment = Experiment("recorded", replicas, failures=True)
     if concurrency is not None:
         count = requests or max(200, SETTLE * concurrency)
-        experiment = replace(
-            experiment, load="closed", rate=float(count), duration=1.0, concurrency=concurrency
-        )
+        experiment = replace(experiment, load="closed", requests=count, concurrency=concurrency)
     elif not recorded:
         offered = rate or deployment.target_rate
         duration = requests / offered if requests else deployment.scenario.plan.duration

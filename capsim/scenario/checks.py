@@ -119,8 +119,8 @@ class Checks:
             what = f"{length} is longer than {model.name} was published for"
             self.report(("engine", "max_model_len"), what, f"at most {model.max_position_embeddings}")
         path, size = ("engine", "tensor_parallel_size"), engine.tensor_parallel_size
-        if self.sound(path) and not splits(model, size):
-            sizes = [str(other) for other in range(1, model.attention_heads + 1) if splits(model, other)]
+        if self.sound(path) and not model.splits_over(size):
+            sizes = [str(other) for other in range(1, model.attention_heads + 1) if model.splits_over(other)]
             what = (
                 f"{size} GPUs cannot share {model.name} ({model.attention_heads} attention heads, "
                 f"{model.kv_heads} KV heads, {model.intermediate_size} MLP columns)"
@@ -209,12 +209,6 @@ class Checks:
         known = f", or one of the shipped ones: {', '.join(shipped)}" if shipped else ""
         expected = f"a file beside the scenario or an absolute path{known}"
         self.report(key, f"there is no file {shown(name)}", expected, closest(Path(name).name, shipped))
-
-
-def splits(model: Model, size: int) -> bool:
-    """Whether vLLM can split each layer over `size` GPUs: KV heads may be copied, nothing else may be uneven."""
-    even = model.attention_heads % size == 0 and model.intermediate_size % size == 0
-    return even and (model.kv_heads % size == 0 or size % model.kv_heads == 0)
 
 
 def find_file(name: str, base: Path, kind: str, suffixes: tuple[str, ...]) -> Path | None:

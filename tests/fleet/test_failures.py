@@ -152,9 +152,7 @@ def test_each_request_ends_once_whatever_dies(
     seed: int, dying: list[Failure], max_retries: int, router: str, concurrency: int | None
 ) -> None:
     requests = poisson(120, rate=20, seed=seed)
-    fleet = FleetConfiguration(
-        3, router, model_load_time=0.5, max_retries=max_retries, failures=tuple(dying)
-    )
+    fleet = FleetConfiguration(3, router, model_load_time=0.5, max_retries=max_retries, failures=tuple(dying))
     log = simulate(requests, fleet, ENGINE, COST, concurrency=concurrency)
     again = simulate(requests, fleet, ENGINE, COST, concurrency=concurrency)
     check_conservation(log)

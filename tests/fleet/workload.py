@@ -22,7 +22,11 @@ def requests_of(rows: list[tuple[float, int, int]]) -> Requests:
 
 
 def poisson(
-    count: int, rate: float, seed: int, prompts: tuple[int, int] = (1, 400), outputs: tuple[int, int] = (1, 60)
+    count: int,
+    rate: float,
+    seed: int,
+    prompts: tuple[int, int] = (1, 400),
+    outputs: tuple[int, int] = (1, 60),
 ) -> Requests:
     """Poisson arrivals, uniform lengths."""
     random = np.random.default_rng(seed)
@@ -46,8 +50,7 @@ def check_conservation(log: RunLog) -> None:
     """Each request ends once; KV goes back to 0; every token that a leap made is owed to somebody.
 
     A prefill's last chunk makes a token that no decode makes: the first one of an attempt, or the one with which a
-    preempted sequence resumes. Attempts that died before or after their first token cannot be told apart in the log,
-    hence a range for those.
+    preempted sequence resumes.
     """
     rows = log.requests
     completed = rows.outcome == Outcome.COMPLETED
@@ -61,7 +64,5 @@ def check_conservation(log: RunLog) -> None:
     assert np.all(rows.scheduled[completed] < rows.first_token[completed])
     assert np.all(rows.first_token[completed] <= done)
     decoded = int((log.leaps.steps * log.leaps.decodes).sum())
-    made = decoded + len(log.resumed_gaps) + int(completed.sum())
-    owed = int(rows.output[completed].sum()) + log.lost_tokens
-    dead_attempts = int(rows.attempts.sum()) - int(completed.sum())
-    assert made <= owed <= made + dead_attempts
+    made = decoded + len(log.resumed_gaps) + int(completed.sum()) + log.lost_first_tokens
+    assert made == int(rows.output[completed].sum()) + log.lost_tokens

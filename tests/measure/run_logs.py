@@ -58,6 +58,7 @@ def run_log(requests: list[dict[str, Any]], leaps: list[dict[str, Any]], **other
         end=float(np.nanmax([*columns.finish, *columns.arrival])),
         blocks_left=0,
         lost_tokens=0,
+        lost_first_tokens=0,
         events=0,
     )
     return replace(log, **others)

@@ -1,0 +1,66 @@
+"""Arguments and options that commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from capsim.scenario import Scenario, load
+
+Command = Callable[..., Any]
+
+
+def scenario_options(command: Command) -> Command:
+    """The scenario file, and what may be changed in it from the command line."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
+        click.option("--seed", type=click.IntRange(min=0), help="Random seed; replaces the scenario's."),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="PATH=VALUE",
+            help="Change a key of the scenario, e.g. --set engine.max_num_seqs=128. May be repeated.",
+        ),
+        click.argument("scenario_file", metavar="SCENARIO", type=click.Path(path_type=Path)),
+    ):
+        command = decorate(command)
+    return command
+
+
+def jobs_option(command: Command) -> Command:
+    """How many processes."""
+    return click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=_cores,
+        show_default="all cores",
+        help="Processes; the answer does not depend on it.",
+    )(command)
+
+
+def out_option(command: Command) -> Command:
+    """Where a run folder goes."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder for the result; made if need be.",
+    )(command)
+
+
+def read_scenario(path: Path, overrides: tuple[str, ...], seed: int | None) -> Scenario:
+    """The scenario with the command line's changes.
+
+    Raises:
+        BadInput: every fault of the file and of the changes.
+    """
+    changes = overrides if seed is None else (*overrides, f"seed={seed}")
+    return load(path, changes)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsim.cli.folder import RunFolder, json_text
+from capsim.cli.options import jobs_option, out_option, read_scenario, scenario_options
+from capsim.cli.progress import Watch
+from capsim.errors import BadInput, Fault
+from capsim.plan.deployment import deploy
+from capsim.plan.result import run_result
+from capsim.plan.simulation import run_simulation
+from capsim.report.requests import write_requests
+from capsim.report.text import run_text
+from capsim.scenario import resolved
+from capsim.units import UnitError, parse_rate
+
+
+@click.command()
+@scenario_options
+@click.option("--rate", help="Open loop at this rate, e.g. 20/s; the scenario's target by default.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Closed loop with so many clients instead.")
+@click.option("--trace", "recorded", is_flag=True, help="Replay the trace at its own times instead.")
+@click.option("--replicas", type=click.IntRange(min=1), help="Size of the fleet; the scenario's by default.")
+@click.option(
+    "--requests", type=click.IntRange(min=1), help="How many requests; the scenario's duration by default."
+)
+@out_option
+@jobs_option
+def run(
+    scenario_file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+    rate: str | None,
+    concurrency: int | None,
+    recorded: bool,
+    replicas: int | None,
+    requests: int | None,
+    out: Path | None,
+    jobs: int,
+) -> None:
+    """Simulate a fleet once: at a rate, at a concurrency, or the trace as it is.
+
+    \b
+    Examples:
+      capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --rate 10/s
+      capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --concurrency 32
+      capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --trace --replicas 2
+    """
+    if (rate is not None) + (concurrency is not None) + recorded > 1:
+        raise click.UsageError("--rate, --concurrency and --trace exclude one another")
+    if recorded and requests is not None:
+        raise click.UsageError("--requests does not go with --trace: the trace has its own")
+    changes = overrides if replicas is None else (*overrides, f"fleet.replicas={replicas}")
+    scenario = read_scenario(scenario_file, changes, seed)
+    offered = None if rate is None else _requests_per_second(rate)
+    folder = None if out is None else RunFolder(out)
+    with Watch() as progress:
+        simulation = run_simulation(
+            deploy(scenario),
+            rate=offered,
+            concurrency=concurrency,
+            recorded=recorded,
+            requests=requests,
+            jobs=jobs,
+            progress=progress,
+        )
+    result = run_result(simulation)
+    if folder is not None:
+        folder.write("scenario.json", resolved(scenario))
+        folder.write("result.json", result)
+        write_requests(simulation.log, folder.path / "requests.csv")
+    click.echo(json_text(result) if as_json else run_text(result))
+
+
+def _requests_per_second(text: str) -> float:
+    try:
+        rate = parse_rate(text)
+    except UnitError as error:
+        raise BadInput(Fault("--rate", error.what, expected=error.expected)) from error
+    if rate.unit != "requests":
+        raise BadInput(Fault("--rate", f"{text!r} counts tokens", expected="requests per second, e.g. 20/s"))
+    return rate.per_second

@@ -1,0 +1,144 @@
+"""How sure an answer is: the bracket, the gates, the step cost, and what was left out."""
+
+from __future__ import annotations
+
+from capsim.report import Json
+from capsim.report.gates import VERDICTS, judged_gates
+from capsim.report.number import number, share
+from capsim.report.table import paragraph
+
+OUTSIDE = 0.01
+"""Share of steps outside the measured range from which the report warns: fewer cannot move a p95."""
+
+
+def confidence_section(result: Json) -> list[str]:
+    """Everything that speaks for and against the answer."""
+    confidence, point = result["confidence"], result["operating_point"]
+    lines = [*_bullet(_bracket(result)), "", *judged_gates(point["gates"])]
+    level = next((gate["attained"]["confidence"] for gate in point["gates"] if gate["attained"]), None)
+    if level is not None:
+        lines += paragraph(
+            f"Interval of the mean share inside over independent runs at {share(level)}, so that all looks together "
+            "keep 95%. A gate passes if the whole interval does."
+        )
+    lines.append("")
+    sentences = [
+        _replications(confidence),
+        *step_cost(confidence["step_cost"], confidence["steps_outside"]),
+        _slowdowns(confidence["slowdowns"]),
+        *_replays(confidence["replays"], result["demand"]),
+        *demand_warnings(result["demand"]),
+        confidence["quality"][:1].upper() + confidence["quality"][1:] + ".",
+    ]
+    for sentence in sentences:
+        lines += _bullet(sentence)
+    return lines + not_modelled(confidence["not_modelled"])
+
+
+def step_cost(cost: Json, outside: float | None) -> list[str]:
+    """What the seconds of a step rest on, as sentences; a warning unless they were measured."""
+    described = cost["description"]
+    if cost["source"] == "measured":
+        warning = "WARNING: " if outside is not None and outside > OUTSIDE else ""
+        return [
+            f"Step cost measured: {described}.",
+            f"{warning}{share(outside)} of the simulated steps lay outside the measured range.",
+        ]
+    if cost["source"] == "analytic":
+        warning = f"WARNING: no step was measured: the step cost is computed, {described}."
+    else:
+        warning = f"WARNING: no step was measured: the step cost is stated, {described}."
+    unmeasured = [
+        f"{name} {figure['tag']} ({figure['source']})"
+        for name, figure in cost.get("figures", {}).items()
+        if figure["tag"] in ("assumed", "stated")
+    ]
+    return [
+        warning,
+        *([f"In it: {'; '.join(unmeasured)}."] if unmeasured else []),
+        "Share of steps outside the measured range: nothing was measured.",
+    ]
+
+
+def demand_warnings(demand: Json) -> list[str]:
+    """What is odd about the demand, as sentences."""
+    warnings = [f"Note on the trace: {note}" for note in demand.get("notes", [])]
+    if demand["unservable_share"]:
+        warnings.insert(0, unservable(demand["unservable_share"]))
+    return warnings
+
+
+def unservable(of_requests: float) -> str:
+    """A warning that some requests are rejected whatever the fleet."""
+    return (
+        f"WARNING: {share(of_requests)} of the requests exceed max_model_len or the whole KV cache: they are rejected "
+        "and count as errors, whatever the fleet."
+    )
+
+
+def not_modelled(names: list[str]) -> list[str]:
+    """What the simulation leaves out."""
+    lines = _bullet("Not modelled:")
+    for name in names:
+        lines += paragraph(name, "-", depth=2)
+    return lines
+
+
+def _bracket(result: Json) -> str:
+    point = result["operating_point"]
+    low, high = point["bracket"]
+    verdict = next(tested["verdict"] for tested in result["sweep"] if tested["rate"] == high)
+    sentence = f"Operating point of one replica: passes at {number(low)} requests/s, "
+    if verdict == "fail":
+        return f"{sentence}fails at {number(high)}."
+    sentence += f"undecided from {number(high)}, "
+    fails = point["fails_at"]
+    return sentence + (f"fails at {number(fails)}." if fails else "not shown to fail at any rate tried.")
+
+
+def _replications(confidence: Json) -> str:
+    runs, could_fail = confidence["replications"], confidence["runs_that_could_fail"]
+    if could_fail is None:
+        return f"The fleet passes on the mean of at least {runs} runs a load; some of its runs missed a gate."
+    return (
+        f"Every run of the fleet passed every gate, at least {runs} a load. So few leave room: up to "
+        f"{share(round(could_fail, 2))} of such runs could still fail (rule of three, 95%)."
+    )
+
+
+def _slowdowns(slowdowns: list[Json]) -> str:
+    """How much longer steps may be before the fleet no longer passes."""
+    holds = [f"{number(100 * (slow['factor'] - 1))}%" for slow in slowdowns if slow["verdict"] == "pass"]
+    first = next((slow for slow in slowdowns if slow["verdict"] != "pass"), None)
+    sentence = f"The fleet still passes with every step {holds[-1]} longer" if holds else ""
+    if first is None:
+        return f"{sentence}; more was not tried." if holds else "Longer steps were not tried."
+    reasons = "; ".join(
+        f"{trial['name']}: {trial['reason']}" for trial in first["trials"] if trial["verdict"] != "pass"
+    )
+    end = f"at {number(100 * (first['factor'] - 1))}% ({reasons})"
+    if not holds:
+        return f"WARNING: with every step longer the fleet {VERDICTS[first['verdict']]} already {end}."
+    return f"{sentence}; it {VERDICTS[first['verdict']]} {end}."
+
+
+def _replays(replays: list[Json], demand: Json) -> list[str]:
+    """The trace itself against the fleet, its time scaled to each load."""
+    sentences = []
+    for replay in replays:
+        missed = ", ".join(gate["name"] for gate in replay["gates"] if not gate["passed"])
+        verdict = "passes" if replay["passed"] else f"FAILS {missed}"
+        sentences.append(f"{replay['load']} {verdict}{_pace(replay['rate'], demand.get('rate'))}")
+    return [f"Literal replay of the trace, one run each: {'; '.join(sentences)}."] if sentences else []
+
+
+def _pace(rate: float, recorded: float | None) -> str:
+    if not recorded:
+        return ""
+    if rate >= recorded:
+        return f" ({number(rate / recorded)} times as fast, which overstates bursts)"
+    return f" ({number(recorded / rate)} times as slow, which understates bursts)"
+
+
+def _bullet(sentence: str) -> list[str]:
+    return paragraph(sentence, "-")

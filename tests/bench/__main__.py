@@ -1,0 +1,58 @@
+"""Speed of the engine beside that of the plain reference: ``python -m tests.bench``. Printed, never asserted."""
+
+from __future__ import annotations
+
+from capsim.catalog.loader import load_gpu, load_model
+from capsim.cost.linear import LinearCost
+from capsim.cost.roofline import RooflineCost
+from capsim.cost.step import StepCost
+from capsim.engine import EngineConfiguration
+from tests.bench.load import Load
+from tests.bench.measurement import best, leaping, plain
+
+RATES = (1, 4, 10, 20, 28, 33)
+AMPLE = EngineConfiguration(30_000)
+STARVED = EngineConfiguration(6_000)
+LEAPING_REQUESTS = 5_000
+PLAIN_REQUESTS = 500
+
+COLUMNS = (
+    f"{'req/s':>6} | {'req/CPU s':>9} {'plans':>6} {'steps':>6} {'touched':>8} {'preempt.':>8}"
+    f" | {'req/CPU s':>9} {'steps':>6} {'touched':>8} | {'ratio':>6}\n"
+    f"{'':>6} | {'':>9} {'/req':>6} {'/req':>6} {'/plan':>8} {'/req':>8}"
+    f" | {'':>9} {'/req':>6} {'/step':>8} | {'speed':>6}"
+)
+
+
+def table(title: str, engine: EngineConfiguration, cost: StepCost, ragged: bool) -> None:
+    """Print one line a rate: the leaping engine, the plain one, and the ratio of their speeds."""
+    print(f"\n{title}\n{'':>6} | {'leaping':^41} | {'step by step':^25} |\n{COLUMNS}")
+    for rate in RATES:
+        load = Load(rate, engine, cost, ragged=ragged)
+        fast, slow = best(leaping, load, LEAPING_REQUESTS), best(plain, load, PLAIN_REQUESTS)
+        print(
+            f"{rate:>6} | {fast.speed:>9,.0f} {fast.plans_per_request:>6.2f} {fast.steps_per_request:>6.1f}"
+            f" {fast.touched_per_plan:>8.2f} {fast.preemptions / fast.requests:>8.3f}"
+            f" | {slow.speed:>9,.0f} {slow.steps_per_request:>6.1f} {slow.touched_per_plan:>8.1f}"
+            f" | {fast.speed / slow.speed:>6.1f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Print all tables: two step costs, an ample and a starved pool."""
+    print(
+        "One replica, Poisson arrivals, 512 tokens in and 256 out, blocks of 16 tokens. Best of 3 runs by CPU time,"
+        f"\n{LEAPING_REQUESTS:,} requests leaping and {PLAIN_REQUESTS:,} step by step."
+    )
+    costs: dict[str, StepCost] = {
+        "linear cost": LinearCost(base=5.5e-3, per_prefill_token=3.2e-5, per_context_token=3.5e-8),
+        "roofline of Llama-3.1-8B on H200": RooflineCost(load_model("llama-3.1-8b"), load_gpu("h200")),
+    }
+    for name, cost in costs.items():
+        table(f"{name}, 30,000 blocks, equal lengths", AMPLE, cost, ragged=False)
+        table(f"{name}, 6,000 blocks, ragged lengths", STARVED, cost, ragged=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The search for the fleet, on a stub that passes where it is told to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from capsim.errors import Infeasible
+from capsim.plan.evaluator import Evaluator
+from capsim.plan.point import Point
+from capsim.plan.replicas import ReplicaCount, find_replicas, first_estimate
+from capsim.plan.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class StubPoint(Point):
+    stub: Verdict = Verdict.PASS
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.stub
+
+
+@dataclass
+class StubEvaluator(Evaluator):
+    """A fleet passes if each replica gets at most `limit` requests/s, is undecided up to `grey`, else fails."""
+
+    limit: float
+    grey: float = 0.0
+    asked: list[tuple[int, float]] = field(default_factory=list)
+
+    def points(self, stage: str, wanted: object) -> list[Point]:  # noqa: ARG002
+        assert isinstance(wanted, list)
+        self.asked += wanted
+        return [self._judge(replicas, rate) for replicas, rate in wanted]
+
+    def _judge(self, replicas: int, rate: float) -> Point:
+        load = rate / replicas
+        verdict = Verdict.FAIL
+        if load <= self.limit:
+            verdict = Verdict.PASS
+        elif load <= self.grey:
+            verdict = Verdict.UNDECIDED
+        return StubPoint(replicas, rate, (), (), "", verdict)
+
+
+def search(evaluator: StubEvaluator, estimate: int, drills: tuple[str, ...] = ("replica_missing",)) -> ReplicaCount:
+    return find_replicas(
+        evaluator, estimate=estimate, target=100.0, reserve=0.2, drills=drills, max_replicas=64
+    )
+
+
+def test_the_formula() -> None:
+    assert first_estimate(80, 13.8, 0.2) == 7
+    assert first_estimate(100, 10, 0.2) == 12  # exactly 12, not 13 by rounding
+    assert first_estimate(1, 10, 0) == 1
+
+
+@pytest.mark.parametrize("estimate", [1, 5, 12, 13, 30, 64, 500])
+def test_the_smallest_fleet_is_found_from_anywhere(estimate: int) -> None:
+    found = search(StubEvaluator(limit=10.0), estimate)
+    assert found.chosen.replicas == 12
+    assert found.below is not None
+    assert found.below.verdict is Verdict.FAIL
+
+
+def test_the_drill_may_decide() -> None:
+    """120/s over n or 100/s over n - 1: for a small fleet the missing replica weighs more than the reserve."""
+    found = search(StubEvaluator(limit=40.0), 3)
+    assert found.chosen.replicas == 4
+    assert found.below is not None
+    assert [trial.name for trial in found.below.deciding] == ["replica_missing"]
+    assert search(StubEvaluator(limit=40.0), 3, drills=()).chosen.replicas == 3
+
+
+def test_one_replica_cannot_lose_one() -> None:
+    found = search(StubEvaluator(limit=1000.0), 1)
+    assert found.chosen.replicas == 2
+    assert found.below is not None
+    assert found.below.deciding[0].reason == "no replica is left"
+    assert search(StubEvaluator(limit=1000.0), 1, drills=()).below is None
+
+
+def test_undecided_does_not_pass() -> None:
+    found = search(StubEvaluator(limit=10.0, grey=11.0), 12)
+    assert found.chosen.replicas == 12
+    assert found.below is not None
+    assert found.below.verdict is Verdict.UNDECIDED
+
+
+def test_no_fleet_passes() -> None:
+    with pytest.raises(Infeasible, match="no fleet of up to 64 replicas passes"):
+        search(StubEvaluator(limit=1.0), 3)
+
+
+def test_both_loads_are_tried() -> None:
+    evaluator = StubEvaluator(limit=10.0)
+    search(evaluator, 12)
+    assert (12, 120.0) in evaluator.asked
+    assert (11, 100.0) in evaluator.asked
