@@ -28,20 +28,7 @@ class Evaluator:
         """Judge (replicas, rate) pairs; those still undecided get more replications, all together."""
         undecided = [pair for pair in dict.fromkeys(wanted) if pair not in self._points]
         for replications in self._looks:
-            experiments = [
-                Experiment("resample", replicas, rate, replication, self._duration)
-                for replicas, rate in undecided
-                for replication in range(replications)
-            ]
-            samples = self._runner.run(stage, experiments)
-            for i, (replicas, rate) in enumerate(undecided):
-                self._points[replicas, rate] = judge_point(
-                    replicas,
-                    rate,
-                    samples[i * replications : (i + 1) * replications],
-                    len(self._looks),
-                    replicas * self._saturated_rate,
-                )
+            self._judge(stage, undecided, replications)
             undecided = [pair for pair in undecided if self._points[pair].verdict is Verdict.UNDECIDED]
             if not undecided:
                 break
@@ -50,3 +37,20 @@ class Evaluator:
     def point(self, stage: str, replicas: int, rate: float) -> Point:
         """Judge one fleet at one rate."""
         return self.points(stage, [(replicas, rate)])[0]
+
+    def confirm(self, stage: str, wanted: Sequence[tuple[int, float]]) -> list[Point]:
+        """Judge (replicas, rate) pairs with all replications of the budget, whatever fewer have shown."""
+        self._judge(stage, list(dict.fromkeys(wanted)), self._looks[-1])
+        return [self._points[pair] for pair in wanted]
+
+    def _judge(self, stage: str, pairs: Sequence[tuple[int, float]], replications: int) -> None:
+        experiments = [
+            Experiment("resample", replicas, rate, replication, self._duration)
+            for replicas, rate in pairs
+            for replication in range(replications)
+        ]
+        samples = self._runner.run(stage, experiments)
+        for i, (replicas, rate) in enumerate(pairs):
+            own = samples[i * replications : (i + 1) * replications]
+            saturated = replicas * self._saturated_rate
+            self._points[replicas, rate] = judge_point(replicas, rate, own, len(self._looks), saturated)

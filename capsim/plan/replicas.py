@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from capsim.errors import Infeasible
@@ -100,7 +100,8 @@ def find_replicas(
 ) -> ReplicaCount:
     """Search up and down from the estimate for the smallest fleet that passes.
 
-    The full fleet is tried at the target with its reserve, each drill at the target. An undecided fleet does not pass.
+    The full fleet is tried at the target with its reserve, each drill at the target. An undecided fleet does not
+    pass. The fleet that is chosen is confirmed with the whole budget of replications.
 
     Args:
         evaluator: judges a fleet at a rate.
@@ -115,22 +116,27 @@ def find_replicas(
     """
     checks: dict[int, FleetCheck] = {}
 
-    def passes(replicas: int) -> bool:
-        if replicas not in checks:
-            checks[replicas] = check_fleet(evaluator, replicas, target, reserve, drills)
+    def passes(replicas: int, judge: Judge = evaluator.points) -> bool:
+        if replicas not in checks or judge != evaluator.points:
+            checks[replicas] = check_fleet(judge, replicas, target, reserve, drills)
         return checks[replicas].verdict is Verdict.PASS
 
-    replicas = min(estimate, max_replicas)
-    while not passes(replicas):
+    def larger(replicas: int, step: int) -> int:
         if replicas >= max_replicas:
             reasons = "; ".join(f"{trial.load}: {trial.reason}" for trial in checks[replicas].deciding)
             raise Infeasible(
                 f"no fleet of up to {max_replicas} replicas passes: {reasons}",
                 ("raise plan.max_replicas", "relax the objectives or the demand"),
             )
-        replicas = min(max_replicas, replicas + max(1, replicas // 16))
+        return min(max_replicas, replicas + step)
+
+    replicas = min(estimate, max_replicas)
+    while not passes(replicas):
+        replicas = larger(replicas, max(1, replicas // 16))
     while replicas > 1 and passes(replicas - 1):
         replicas -= 1
+    while not passes(replicas, evaluator.confirm):
+        replicas = larger(replicas, 1)
     return ReplicaCount(
         estimate=estimate,
         chosen=checks[replicas],
@@ -139,27 +145,22 @@ def find_replicas(
     )
 
 
+Judge = Callable[[str, Sequence[tuple[int, float]]], list[Point]]
+"""`Evaluator.points` or `Evaluator.confirm`."""
+
+
 def check_fleet(
-    evaluator: Evaluator, replicas: int, target: float, reserve: float, drills: Sequence[str]
+    judge: Judge, replicas: int, target: float, reserve: float, drills: Sequence[str]
 ) -> FleetCheck:
     """Try a fleet at the target with its reserve, and under each drill at the target."""
-    loads = [
-        (
-            "full fleet",
-            f"{replicas} replicas at {target * (1 + reserve):.4g}/s",
-            replicas,
-            target * (1 + reserve),
-        )
-    ]
+    full = target * (1 + reserve)
+    loads = [("full fleet", f"{replicas} replicas at {full:.4g}/s", replicas, full)]
     loads += [
         (drill, f"{replicas - 1} of {replicas} replicas at {target:.4g}/s", replicas - 1, target)
         for drill in drills
     ]
-    points = evaluator.points(
-        f"fleet of {replicas}", [(size, rate) for _, _, size, rate in loads if size > 0]
-    )
-    found = iter(points)
+    points = iter(judge(f"fleet of {replicas}", [(size, rate) for _, _, size, rate in loads if size > 0]))
     return FleetCheck(
         replicas,
-        tuple(Trial(name, load, next(found) if size > 0 else None) for name, load, size, _ in loads),
+        tuple(Trial(name, load, next(points) if size > 0 else None) for name, load, size, _ in loads),
     )

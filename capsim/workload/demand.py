@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,7 +220,7 @@ class TraceDemand(Demand):
                 for window in DISPERSION_WINDOWS
             },
             "prefix_reuse": "not recorded",
-            "source": trace.source,
+            "source": Path(trace.source).name,
             "sha256": trace.sha256,
             "attribution": trace.attribution or None,
             "notes": list(trace.notes),

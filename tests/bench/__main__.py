@@ -14,7 +14,7 @@ RATES = (1, 4, 10, 20, 28, 33)
 AMPLE = EngineConfiguration(30_000)
 STARVED = EngineConfiguration(6_000)
 LEAPING_REQUESTS = 5_000
-PLAIN_REQUESTS = 500
+PLAIN_REQUESTS = 1_000
 
 COLUMNS = (
     f"{'req/s':>6} | {'req/CPU s':>9} {'plans':>6} {'steps':>6} {'touched':>8} {'preempt.':>8}"

@@ -29,13 +29,21 @@ class StubEvaluator(Evaluator):
     limit: float
     grey: float = 0.0
     asked: list[tuple[int, float]] = field(default_factory=list)
+    unconfirmed: int = 0
 
     def points(self, stage: str, wanted: object) -> list[Point]:  # noqa: ARG002
         assert isinstance(wanted, list)
         self.asked += wanted
-        return [self._judge(replicas, rate) for replicas, rate in wanted]
+        return [self._stub(replicas, rate) for replicas, rate in wanted]
 
-    def _judge(self, replicas: int, rate: float) -> Point:
+    def confirm(self, stage: str, wanted: object) -> list[Point]:
+        points = self.points(stage, wanted)
+        return [
+            StubPoint(p.replicas, p.rate, (), (), "", Verdict.UNDECIDED) if p.replicas == self.unconfirmed else p
+            for p in points
+        ]
+
+    def _stub(self, replicas: int, rate: float) -> Point:
         load = rate / replicas
         verdict = Verdict.FAIL
         if load <= self.limit:
@@ -99,3 +107,11 @@ def test_both_loads_are_tried() -> None:
     search(evaluator, 12)
     assert (12, 120.0) in evaluator.asked
     assert (11, 100.0) in evaluator.asked
+
+
+def test_a_fleet_that_is_not_confirmed_is_not_chosen() -> None:
+    """Few replications may decide by luck; the whole budget has the last word."""
+    found = search(StubEvaluator(limit=10.0, unconfirmed=12), 12)
+    assert found.chosen.replicas == 13
+    assert found.below is not None
+    assert found.below.verdict is Verdict.UNDECIDED
