@@ -14,14 +14,15 @@ class Evaluator:
     Args:
         runner: performs the experiments.
         saturated_rate: requests/s of one replica that is never idle.
+        budget: most replications of one point; the scenario's by default.
     """
 
-    def __init__(self, runner: Runner, saturated_rate: float) -> None:
+    def __init__(self, runner: Runner, saturated_rate: float, budget: int | None = None) -> None:
         self._runner = runner
         self._saturated_rate = saturated_rate
         plan = runner.deployment.scenario.plan
         self._duration = plan.duration
-        self._looks = looks(plan.replications)
+        self._looks = looks(plan.replications if budget is None else budget)
         self._points: dict[tuple[int, float], Point] = {}
 
     def points(self, stage: str, wanted: Sequence[tuple[int, float]]) -> list[Point]:

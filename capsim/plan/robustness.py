@@ -16,6 +16,8 @@ from capsim.plan.verdict import Verdict
 
 SLOWDOWNS = (1.05, 1.1, 1.2)
 """Every step this much longer: the errors that step-cost models of peers show on measured runs are of this size."""
+REPLICATIONS = 3
+"""A what-if needs no sharper verdict than one look gives; it may stay undecided."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def slowdowns(
             fingerprint=f"{deployment.fingerprint} x{factor:g}",
         )
         runner = Runner(slower, jobs, ledger, progress)
-        evaluator = Evaluator(runner, saturated_rate / factor)
+        evaluator = Evaluator(runner, saturated_rate / factor, min(REPLICATIONS, plan.replications))
         check = check_fleet(evaluator.points, replicas, deployment.target_rate, plan.reserve, drills)
         found.append(Slowdown(factor, check))
         if check.verdict is not Verdict.PASS:

@@ -49,13 +49,13 @@ def step_cost(cost: Json, outside: float | None) -> list[str]:
     else:
         warning = f"WARNING: no step was measured: the step cost is stated, {described}."
     unmeasured = [
-        f"{name} {figure['tag']} ({figure['source']})"
+        f"{name}, {figure['tag']} ({figure['source']})"
         for name, figure in cost.get("figures", {}).items()
         if figure["tag"] in ("assumed", "stated")
     ]
     return [
         warning,
-        *([f"In it: {'; '.join(unmeasured)}."] if unmeasured else []),
+        *([f"Its figures without a measurement: {'; '.join(unmeasured)}."] if unmeasured else []),
         "Share of steps outside the measured range: nothing was measured.",
     ]
 

@@ -51,10 +51,19 @@ def test_submit_to_an_idle_replica_starts_a_step_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("arrival", "scheduled"),
-    [(3.25, 4.0), (3.0, 3.0), (3.0 + 0.9e-9, 3.0), (3.0 + 1.1e-9, 4.0), (0.5, 1.0), (0.0, 0.0)],
+    [
+        (3.25, 4.0),
+        (3.0, 3.0),
+        (3.0 + 0.9e-9, 3.0),
+        (3.0 + 1.1e-9, 4.0),
+        (0.5, 1.0),
+        (0.0, 0.0),
+        (1.0 + 0.9e-9, 1.0),
+        (1.0 + 1.1e-9, 2.0),
+    ],
 )
 def test_submit_cuts_the_plan_at_the_first_boundary_from_then_on(arrival: float, scheduled: float) -> None:
-    """An arrival up to 1 ns after a boundary counts as present at it."""
+    """An arrival up to 1 ns after a boundary counts as present at it; at 1 a plan ends, at 3 it goes on."""
     replica = replica_of()
     first = submit(replica, 0.0, prompt=1, output=10)
     second = submit(replica, arrival, prompt=1, output=1)

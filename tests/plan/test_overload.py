@@ -18,7 +18,9 @@ def saturated(deployment: Deployment) -> float:
 
 
 @pytest.mark.parametrize("requests", [300, 30_000])
-def test_twice_the_saturated_rate_is_overloaded(deployment: Deployment, saturated: float, requests: int) -> None:
+def test_twice_the_saturated_rate_is_overloaded(
+    deployment: Deployment, saturated: float, requests: int
+) -> None:
     run = run_simulation(deployment, rate=2 * saturated, requests=requests)
     assert "saturated at" in run.overloaded
 

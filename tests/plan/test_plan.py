@@ -65,7 +65,9 @@ def test_the_alone_request_sees_the_least(plan: Plan) -> None:
     assert median.tpot < slowest
 
 
-def test_an_interrupted_plan_goes_on_where_it_stopped(deployment: Deployment, plan: Plan, tmp_path: Path) -> None:
+def test_an_interrupted_plan_goes_on_where_it_stopped(
+    deployment: Deployment, plan: Plan, tmp_path: Path
+) -> None:
     class Interruption:
         def __init__(self, after: int) -> None:
             self.left = after

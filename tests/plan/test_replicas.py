@@ -29,7 +29,7 @@ class StubEvaluator(Evaluator):
     limit: float
     grey: float = 0.0
     asked: list[tuple[int, float]] = field(default_factory=list)
-    unconfirmed: int = 0
+    unconfirmed: tuple[int, float] = (0, 0.0)
 
     def points(self, stage: str, wanted: object) -> list[Point]:  # noqa: ARG002
         assert isinstance(wanted, list)
@@ -39,7 +39,9 @@ class StubEvaluator(Evaluator):
     def confirm(self, stage: str, wanted: object) -> list[Point]:
         points = self.points(stage, wanted)
         return [
-            StubPoint(p.replicas, p.rate, (), (), "", Verdict.UNDECIDED) if p.replicas == self.unconfirmed else p
+            StubPoint(p.replicas, p.rate, (), (), "", Verdict.UNDECIDED)
+            if (p.replicas, p.rate) == self.unconfirmed
+            else p
             for p in points
         ]
 
@@ -53,7 +55,9 @@ class StubEvaluator(Evaluator):
         return StubPoint(replicas, rate, (), (), "", verdict)
 
 
-def search(evaluator: StubEvaluator, estimate: int, drills: tuple[str, ...] = ("replica_missing",)) -> ReplicaCount:
+def search(
+    evaluator: StubEvaluator, estimate: int, drills: tuple[str, ...] = ("replica_missing",)
+) -> ReplicaCount:
     return find_replicas(
         evaluator, estimate=estimate, target=100.0, reserve=0.2, drills=drills, max_replicas=64
     )
@@ -111,7 +115,7 @@ def test_both_loads_are_tried() -> None:
 
 def test_a_fleet_that_is_not_confirmed_is_not_chosen() -> None:
     """Few replications may decide by luck; the whole budget has the last word."""
-    found = search(StubEvaluator(limit=10.0, unconfirmed=12), 12)
+    found = search(StubEvaluator(limit=10.0, unconfirmed=(12, 120.0)), 12)
     assert found.chosen.replicas == 13
     assert found.below is not None
     assert found.below.verdict is Verdict.UNDECIDED

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from capsim.report import Json
+from capsim.report.table import WIDTH
+from capsim.report.text import fit_text, plan_text, run_text
+from tests.report.results import stored, with_failed_requests, without_latency_gates
+
+RUNS = ("run-rate", "run-overload", "run-closed", "run-trace")
+
+
+def in_order(text: str, *parts: str) -> None:
+    """Each part occurs after the one before it; a break of the line counts as a space."""
+    flat, place = " ".join(text.split()), 0
+    for part in parts:
+        found = flat.find(part, place)
+        assert found >= 0, f"{part!r} is not found after {flat[max(0, place - 60) : place]!r}"
+        place = found + len(part)
+
+
+def row(text: str, start: str) -> list[str]:
+    """Cells of the first line that begins so."""
+    return next(line for line in text.splitlines() if line.strip().startswith(start)).split()
+
+
+def changed(change: Callable[[Json], None]) -> str:
+    result = stored("plan")
+    change(result)
+    return plan_text(result)
+
+
+def test_a_plan_begins_with_its_answer_and_ends_with_its_evidence() -> None:
+    in_order(
+        plan_text(stored("plan")),
+        "ANSWER",
+        "7 replicas (7 GPUs: 1 x h200 each) serve 80 requests/s inside every objective, with 20% in reserve.",
+        "full fleet: 7 replicas at 96/s passes",
+        "replica_missing: 6 of 7 replicas at 80/s passes",
+        "ttft p95 at most 500ms",
+        "ceil(80 / 13.8 * (1 + 0.2)) = 7, as estimated.",
+        "What decides: full fleet (6 replicas at 96/s) fails: tpot p95;",
+        "6 replicas fail: shown in simulation.",
+        "BINDING CONSTRAINT",
+        "up to 14.3 requests/s; at 14.56 tpot p95 no longer passes.",
+        "HOW SURE",
+        "passes at 14.3 requests/s, undecided from 14.56, fails at 17.61.",
+        "ttft p95 245.9ms at most 500ms 95% 99.17% 98.57% to 99.76% 5 pass",
+        "at least 3 a load",
+        "up to 63% of such runs could still fail (rule of three, 95%)",
+        "WARNING: no step was measured",
+        "host_overhead, assumed (exposed CPU time",
+        "nothing was measured",
+        "still passes with every step 5% longer; it is undecided at 10% (full fleet: tpot p95)",
+        "Literal replay of the trace, one run each: 7 replicas at 96/s passes (17.36 times as fast",
+        "No quality gate",
+        "Not modelled: - prefix caching",
+        "EVIDENCE",
+        "trace azure_conv_2023: 19,366 requests",
+        "prefix reuse not recorded",
+        "attribution Patel et al.",
+        "prompt 1,155 1,020 4,083 4,142",
+        "weights -14.96 derived bfloat16, TP 1",
+        "hold 924,400 tokens; a token costs 128KiB",
+        "mean of the demand 1,363 86 172MiB 671 256",
+        "median 1,020 131 30.45ms 23.95ms 5.196ms 706ms",
+        "bound by hand 49.39",
+        "saturated 25.16",
+        "operating point 14.30",
+        "56.85% of saturated, 28.96% of the bound",
+        "goodput there 13.80",
+        "* 14.30 pass 97.07%",
+        "25.16 overloaded",
+        "6 replica_missing 5 of 6 replicas at 80/s fail 5 ttft p95, tpot p95",
+        "fingerprint 414afdee71f0159d",
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_shows_users_engine_and_throughput_apart(name: str) -> None:
+    in_order(
+        run_text(stored(name)),
+        "RESULT",
+        "Goodput",
+        "Gates",
+        "Latency as users observe it",
+        *("TTFT", "TPOT", "ITL", "E2E"),
+        "Latency inside the engine",
+        *("TTFT", "TPOT", "ITL", "E2E"),
+        "Parts of users' TTFT",
+        *("queue", "prefill", "sum"),
+        "Throughput",
+        *("offered requests", "input tokens", "output tokens", "total tokens", "goodput, output tokens"),
+        "Counts",
+        "error rate",
+        "Occupancy",
+        "HOW SURE",
+        "no step was measured",
+        "Not modelled",
+        "Demand",
+        "fingerprint",
+    )
+
+
+def test_the_figures_of_a_run() -> None:
+    text = run_text(stored("run-rate"))
+    in_order(
+        text,
+        "6 replicas at 80 requests/s (resampled trace): every gate passes in this run.",
+        "Not overloaded: 52.99% of the 151 requests/s at which the fleet saturates.",
+        "Goodput 79.26 requests/s and 16,940 output tokens/s; 99.26% of the requests",
+        "TTFT 53.13 35.94 161.6 242.8 48,252",
+        "TTFT 46.63 29.44 155.1 236.3 48,252",
+        "sum 53.13 161.6",
+        "48,252 offered, 48,250 completed, 2 rejected, 0 lost, 0 unfinished",
+        "running sequences a replica 25.57 114",
+    )
+    assert "overloaded" not in text.lower().replace("not overloaded", "")
+
+
+def test_each_kind_of_load_is_named() -> None:
+    assert "6 replicas, closed loop of 64 clients: every gate passes" in run_text(stored("run-closed"))
+    recorded = "6 replicas under the trace as it was recorded (5.53 requests/s): every gate passes"
+    assert recorded in run_text(stored("run-trace"))
+
+
+def test_percentiles_of_an_overloaded_run_carry_the_word() -> None:
+    text = run_text(stored("run-overload"))
+    in_order(text, "FAILS ttft p95, tpot p95", "OVERLOADED: offered 200/s, saturated at 151/s.")
+    titles = [line for line in text.splitlines() if line.startswith(("Gates", "Latency", "Parts"))]
+    assert len(titles) == 4
+    assert all("OVERLOADED" in title for title in titles)
+
+
+def test_memory_alone() -> None:
+    in_order(
+        fit_text(stored("fit")),
+        "It fits: 924,400 tokens of KV cache a replica",
+        "GPU memory 139.80 data sheet",
+        "KV cache 112.84 derived 57776 blocks",
+        "57,775 usable blocks of 16 tokens",
+        "max_model_len 8,192 512 1GiB 112 112",
+    )
+
+
+def test_no_line_is_too_long() -> None:
+    texts = [plan_text(stored("plan")), plan_text(with_failed_requests()), fit_text(stored("fit"))]
+    texts += [run_text(stored(name)) for name in RUNS]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= WIDTH
+
+
+def test_an_infinite_percentile_is_inf_and_a_missing_one_a_dash() -> None:
+    failed = row(plan_text(with_failed_requests()), "17.61")
+    assert failed.count("inf") == 4
+
+    def of_one_token(result: Json) -> None:
+        point = result["sweep"][0]
+        point["error_rate"] = 0.0
+        point["tpot"] = {figure: [None, None, None] for figure in point["tpot"]}
+
+    text = changed(of_one_token)
+    assert row(text, "3.774")[7:10] == ["-", "-", "-"]
+
+
+def test_a_run_in_which_nothing_completed() -> None:
+    result = stored("run-rate")
+    summary = result["summary"]
+    summary["error_rate"] = 1.0
+    summary["ttft_parts"] = dict.fromkeys(summary["ttft_parts"])
+    summary["ttft_parts_at_p95"] = dict.fromkeys(summary["ttft_parts_at_p95"])
+    summary["occupancy"] = {**summary["occupancy"], "mixed_steps": None, "running_mean": None}
+    for side in ("user", "engine"):
+        for metric in summary[side].values():
+            metric.update(dict.fromkeys(("mean", "p50", "p95", "p99")))
+    text = run_text(result)
+    assert row(text, "TTFT")[1:5] == ["inf"] * 4
+    assert row(text, "sum") == ["sum", "-", "-"]
+
+
+def test_an_answer_above_the_estimate_says_why() -> None:
+    def above(result: Json) -> None:
+        result["answer"].update(
+            estimate=6, estimate_differs="6 do not pass: 6 replicas at 96/s (full fleet): tpot p95"
+        )
+
+    in_order(changed(above), "= 6; the answer is 7: 6 do not pass: 6 replicas at 96/s")
+
+
+def test_one_less_undecided_is_said_to_be_undecided() -> None:
+    def undecided(result: Json) -> None:
+        result["answer"]["one_less"]["verdict"] = "undecided"
+
+    in_order(
+        changed(undecided),
+        "6 replicas remain undecided after 5 runs",
+        "7 is the smallest fleet shown to pass",
+    )
+
+
+def test_one_replica_is_the_smallest_fleet() -> None:
+    def one(result: Json) -> None:
+        result["answer"].update(
+            replicas=1, gpus=2, one_less=None, deciding="one replica is the smallest fleet"
+        )
+
+    in_order(
+        changed(one), "1 replica (2 GPUs: 2 x h200 each) serves 80", "one replica is the smallest fleet."
+    )
+
+
+def test_a_fleet_of_which_nothing_is_left_has_no_figures() -> None:
+    def gone(result: Json) -> None:
+        result["fleets"][0]["trials"][1].update(point=None, reason="no replica is left")
+
+    in_order(changed(gone), "Fleets tried", "fail - no replica is left")
+
+
+def test_a_bracket_that_ends_in_failure() -> None:
+    def fails(result: Json) -> None:
+        high = result["operating_point"]["bracket"][1]
+        next(point for point in result["sweep"] if point["rate"] == high)["verdict"] = "fail"
+
+    in_order(changed(fails), "passes at 14.3 requests/s, fails at 14.56.")
+
+
+def test_single_runs_that_missed_a_gate_leave_no_rule_of_three() -> None:
+    def missed(result: Json) -> None:
+        result["confidence"]["runs_that_could_fail"] = None
+
+    text = changed(missed)
+    assert "rule of three" not in text
+    in_order(text, "some of its runs missed a gate")
+
+
+@pytest.mark.parametrize(
+    ("cost", "outside", "words"),
+    [
+        (
+            {"source": "measured", "description": "profile p"},
+            0.002,
+            "measured: profile p. - 0.2% of the simulated",
+        ),
+        (
+            {"source": "measured", "description": "profile p"},
+            0.2,
+            "WARNING: 20% of the simulated steps lay outside",
+        ),
+        (
+            {"source": "stated", "description": "1 ms"},
+            0.0,
+            "WARNING: no step was measured: the step cost is stated",
+        ),
+    ],
+)
+def test_what_the_step_cost_rests_on(cost: Json, outside: float, words: str) -> None:
+    def rests(result: Json) -> None:
+        result["confidence"].update(step_cost={**cost, "figures": {}}, steps_outside=outside)
+
+    in_order(changed(rests), "HOW SURE", words)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["pass", "pass"], "still passes with every step 10% longer; more was not tried"),
+        (["fail"], "WARNING: with every step longer the fleet fails already at 5%"),
+        ([], "Longer steps were not tried"),
+    ],
+)
+def test_how_much_longer_steps_may_be(verdicts: list[str], words: str) -> None:
+    def slower(result: Json) -> None:
+        kept = result["confidence"]["slowdowns"][: len(verdicts)]
+        result["confidence"]["slowdowns"] = [
+            {**slow, "verdict": verdict} for slow, verdict in zip(kept, verdicts, strict=True)
+        ]
+
+    in_order(changed(slower), words)
+
+
+def test_a_replay_that_fails_names_its_gates() -> None:
+    def fails(result: Json) -> None:
+        replay = result["confidence"]["replays"][0]
+        replay["passed"] = replay["gates"][1]["passed"] = False
+
+    in_order(changed(fails), "7 replicas at 96/s FAILS tpot p95")
+
+
+def test_requests_that_cannot_be_served_and_notes_are_told() -> None:
+    def odd(result: Json) -> None:
+        result["demand"].update(unservable_share=0.02, notes=["3 rows had no output tokens"])
+
+    in_order(
+        changed(odd),
+        "HOW SURE",
+        "WARNING: 2% of the requests exceed max_model_len",
+        "3 rows had no output tokens",
+    )
+
+
+def test_a_target_in_output_tokens_is_shown_in_both_units() -> None:
+    def tokens(result: Json) -> None:
+        result["demand"].update(target=17000.0, unit="output_tokens", target_rate=80.5)
+
+    in_order(changed(tokens), "serve 17,000 output tokens/s (80.5 requests/s) inside")
+
+
+def test_a_synthetic_demand() -> None:
+    def synthetic(result: Json) -> None:
+        lengths = {
+            key: result["demand"][key] for key in ("prompt", "output", "target", "unit", "target_rate")
+        }
+        result["demand"] = {
+            **lengths,
+            "concurrency": "open loop",
+            "sampling": {"temperature": 0.7},
+            "unservable_share": 0.0,
+            "kind": "synthetic",
+            "gap_cv": 1.0,
+            "dispersion_of_counts": {"limit": 1.0},
+            "prefix_reuse": 0.0,
+            "source": "Poisson, prompt 512, output 256",
+            "attribution": None,
+        }
+
+    in_order(
+        changed(synthetic), "EVIDENCE", "gaps 1;", "prefix reuse 0%", "temperature 0.7", "source Poisson"
+    )
+
+
+def test_a_stated_quality_is_a_gate_without_samples() -> None:
+    def quality(result: Json) -> None:
+        gate = {
+            "name": "mmlu",
+            "limit": 0.6,
+            "required": None,
+            "observed": 0.65,
+            "attained": None,
+            "verdict": "pass",
+        }
+        result["operating_point"]["gates"].append(gate)
+
+    in_order(changed(quality), "mmlu at least 0.6", "HOW SURE", "mmlu 0.65 at least 0.6 - - as stated - pass")
+
+
+def test_a_plan_without_latency_gates() -> None:
+    assert "ttft p95 at most" not in plan_text(without_latency_gates())
+
+
+def test_text_does_not_load_matplotlib() -> None:
+    program = "import sys, capsim.report.text; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
