@@ -51,13 +51,11 @@ def _run(arguments: list[str]) -> int:
         cli.main(args=arguments, prog_name="capsim", standalone_mode=False)
     except CapsimError as error:
         return _report(error, as_json="--json" in arguments)
-    except click.exceptions.Abort:
-        return INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except KeyboardInterrupt:
-        click.echo("\ninterrupted", err=True)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left; nothing is wrong here
         sys.stderr.close()

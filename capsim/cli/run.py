@@ -82,4 +82,6 @@ def _requests_per_second(text: str) -> float:
         raise BadInput(Fault("--rate", error.what, expected=error.expected)) from error
     if rate.unit != "requests":
         raise BadInput(Fault("--rate", f"{text!r} counts tokens", expected="requests per second, e.g. 20/s"))
+    if not rate.per_second > 0:
+        raise BadInput(Fault("--rate", f"{text} offers nothing", expected="a rate above 0, e.g. 20/s"))
     return rate.per_second

@@ -20,20 +20,29 @@ from capsim.workload.demand import TraceDemand
 SATURATION_REPLICATIONS = 3
 
 
+MOST_REQUESTS = 500_000
+"""Of one replay: about 10 s of one core, and 200 MB."""
+
+
 @dataclass(frozen=True)
 class Replay:
-    """The trace itself against the chosen fleet.
+    """The recorded demand against the chosen fleet, in one run.
 
     Attributes:
+        kind: ``literal``: the trace itself, its time compressed or stretched to the rate. ``own pace``: a resample
+            over the trace's whole duration, so that peaks last as long as recorded.
         load: which load of the fleet it stands for.
         replicas: that serve it.
-        rate: requests/s, by compressing or stretching the trace's time.
+        rate: requests/s.
+        duration: seconds.
         sample: what was found.
     """
 
+    kind: str
     load: str
     replicas: int
     rate: float
+    duration: float
     sample: Sample
 
     @property
@@ -148,15 +157,25 @@ def hand_bound(deployment: Deployment) -> Bound:
 
 
 def _replays(runner: Runner, count: ReplicaCount) -> tuple[Replay, ...]:
+    """What the resamples leave out: bursts shorter than a bin, and how long a peak lasts."""
     deployment = runner.deployment
-    if not (deployment.scenario.plan.literal_replay and isinstance(deployment.demand, TraceDemand)):
+    demand, settings = deployment.demand, deployment.scenario.plan
+    if not (settings.literal_replay and isinstance(demand, TraceDemand)):
         return ()
-    loads = [(trial.load, trial.point) for trial in count.chosen.trials if trial.point is not None]
-    experiments = [Experiment("literal", point.replicas, point.rate) for _, point in loads]
-    samples = runner.run("literal replay", experiments)
+    trace = demand.trace
+    wanted = []
+    for trial in count.chosen.trials:
+        if (point := trial.point) is None:
+            continue
+        literal = Experiment("literal", point.replicas, point.rate)
+        wanted.append(("literal", trial.load, literal, trace.duration * trace.rate / point.rate))
+        if trace.duration > settings.duration and trace.duration * point.rate <= MOST_REQUESTS:
+            paced = Experiment("resample", point.replicas, point.rate, duration=trace.duration)
+            wanted.append(("own pace", trial.load, paced, trace.duration))
+    samples = runner.run("replay", [experiment for _, _, experiment, _ in wanted])
     return tuple(
-        Replay(load, point.replicas, point.rate, sample)
-        for (load, point), sample in zip(loads, samples, strict=True)
+        Replay(kind, load, experiment.replicas, experiment.rate, duration, sample)
+        for (kind, load, experiment, duration), sample in zip(wanted, samples, strict=True)
     )
 
 

@@ -210,16 +210,21 @@ def _confidence(plan: Plan) -> Json:
         "runs_that_could_fail": rule_of_three(replications)
         if all(sample["passed"] for point in chosen for sample in point.samples)
         else None,
-        "step_cost": {
-            "source": deployment.cost.source,
-            "description": deployment.cost.description,
-            "figures": {name: factor._asdict() for name, factor in deployment.cost.describe().items()},
-        },
+        "step_cost": _step_cost(deployment),
         "steps_outside": max((share for share in outside if share is not None), default=0.0),
         "slowdowns": [{"factor": slow.factor, **_fleet(slow.check)} for slow in plan.slowdowns],
         "not_modelled": list(NOT_MODELLED),
         "replays": [_replay(replay) for replay in plan.replays],
         "quality": _quality(deployment.scenario.objectives),
+    }
+
+
+def _step_cost(deployment: Deployment) -> Json:
+    cost = deployment.cost
+    return {
+        "source": cost.source,
+        "description": cost.description,
+        "figures": {name: factor._asdict() for name, factor in cost.describe().items()},
     }
 
 
@@ -231,9 +236,11 @@ def _quality(objectives: Objectives) -> str:
 
 def _replay(replay: Replay) -> Json:
     return {
+        "kind": replay.kind,
         "load": replay.load,
         "replicas": replay.replicas,
         "rate": replay.rate,
+        "duration": replay.duration,
         "passed": replay.passed,
         "gates": replay.sample["gates"],
     }
@@ -278,7 +285,7 @@ def run_result(simulation: Simulation) -> Json:
             **demand_record(deployment),
             "concurrency": experiment.concurrency if closed else "open loop",
         },
-        "step_cost": {"source": deployment.cost.source, "description": deployment.cost.description},
+        "step_cost": _step_cost(deployment),
         "not_modelled": list(NOT_MODELLED),
         "summary": simulation.sample,
     }

@@ -64,7 +64,7 @@ def run_simulation(
         count = requests or max(200, SETTLE * concurrency)
         experiment = replace(experiment, load="closed", requests=count, concurrency=concurrency)
     elif not recorded:
-        offered = rate or deployment.target_rate
+        offered = deployment.target_rate if rate is None else rate
         duration = requests / offered if requests else deployment.scenario.plan.duration
         experiment = replace(experiment, load="resample", rate=offered, duration=duration)
     log = record(deployment, experiment)

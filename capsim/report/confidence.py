@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capsim.report import Json
 from capsim.report.gates import VERDICTS, judged_gates
-from capsim.report.number import number, share
+from capsim.report.number import duration, number, share
 from capsim.report.table import paragraph
 
 OUTSIDE = 0.01
@@ -123,13 +123,27 @@ def _slowdowns(slowdowns: list[Json]) -> str:
 
 
 def _replays(replays: list[Json], demand: Json) -> list[str]:
-    """The trace itself against the fleet, its time scaled to each load."""
+    """The recorded demand against the fleet: the trace itself, and its rate at its own pace."""
     sentences = []
-    for replay in replays:
-        missed = ", ".join(gate["name"] for gate in replay["gates"] if not gate["passed"])
-        verdict = "passes" if replay["passed"] else f"FAILS {missed}"
-        sentences.append(f"{replay['load']} {verdict}{_pace(replay['rate'], demand.get('rate'))}")
-    return [f"Literal replay of the trace, one run each: {'; '.join(sentences)}."] if sentences else []
+    literal = [replay for replay in replays if replay["kind"] == "literal"]
+    if literal:
+        ends = [f"{_outcome(replay)}{_pace(replay['rate'], demand.get('rate'))}" for replay in literal]
+        sentences.append(f"Literal replay of the trace, one run each: {'; '.join(ends)}.")
+    paced = [replay for replay in replays if replay["kind"] == "own pace"]
+    if paced:
+        length = duration(paced[0]["duration"])
+        ends = [_outcome(replay) for replay in paced]
+        sentences.append(
+            f"Resample over the trace's own {length}, so that peaks last as long as recorded, one run each: "
+            f"{'; '.join(ends)}."
+        )
+    missed = any(not replay["passed"] for replay in replays)
+    return [f"WARNING: {sentence}" if missed and "FAILS" in sentence else sentence for sentence in sentences]
+
+
+def _outcome(replay: Json) -> str:
+    missed = ", ".join(gate["name"] for gate in replay["gates"] if not gate["passed"])
+    return f"{replay['load']} {'passes' if replay['passed'] else f'FAILS {missed}'}"
 
 
 def _pace(rate: float, recorded: float | None) -> str:

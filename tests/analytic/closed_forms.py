@@ -150,12 +150,12 @@ def sharing(load: float, lengths: Lengths, mean: float, count: int, name: str) -
 
 CLOSED_FORMS = (
     waiting(0.5, fixed(1), 1, 1, 20_000, "M/D/1 wait, load 0.5"),
-    waiting(0.7, fixed(1), 1, 1, 40_000, "M/D/1 wait, load 0.7"),
+    waiting(0.7, fixed(1), 1, 1, 30_000, "M/D/1 wait, load 0.7"),
     waiting(0.5, geometric(20), 20, 2 * 20**2 - 20, 40_000, "M/G/1 wait, geometric, load 0.5"),
     number(30, fixed(20), 20, 10_000, "M/G/infinity number, fixed"),
     number(30, uniform(39), 20, 10_000, "M/G/infinity number, uniform"),
     number(30, geometric(20), 20, 10_000, "M/G/infinity number, geometric"),
     sharing(0.5, fixed(2000), 2000, 10_000, "processor sharing, fixed, load 0.5"),
     sharing(0.5, geometric(2000), 2000, 20_000, "processor sharing, geometric, load 0.5"),
-    sharing(0.5, hyperexponential(2000), 2000, 30_000, "processor sharing, hyperexponential, load 0.5"),
+    sharing(0.5, hyperexponential(2000), 2000, 20_000, "processor sharing, hyperexponential, load 0.5"),
 )

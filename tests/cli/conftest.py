@@ -32,9 +32,7 @@ Capsim = Callable[..., Printed]
 
 
 @pytest.fixture
-def capsim(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Capsim:
+def capsim(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Capsim:
     """Run the command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
 

@@ -87,5 +87,10 @@ def test_plan(capsim: Capsim, tmp_path: Path) -> None:
 
 
 def test_plan_writes_to_runs_by_default(capsim: Capsim, tmp_path: Path) -> None:
-    assert capsim("plan", SMALL, "--jobs", "1", "--set", "plan.duration=20s", "--set", "plan.replications=3").code == 0
+    assert (
+        capsim(
+            "plan", SMALL, "--jobs", "1", "--set", "plan.duration=20s", "--set", "plan.replications=3"
+        ).code
+        == 0
+    )
     assert (tmp_path / "runs" / "small" / "result.json").exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import QUICK_START, REPOSITORY, SMALL, Capsim, Printed
+from tests.cost.profiles import document, write
 
 AZURE = "demand.trace={{path: {path}, format: azure}}"
 
@@ -96,9 +97,7 @@ def test_prompts_longer_than_the_whole_pool(capsim: Capsim) -> None:
 
 
 def test_a_profile_of_another_model(capsim: Capsim, tmp_path: Path) -> None:
-    from tests.cost.profiles import write_profile
-
-    path = write_profile(tmp_path / "profile.json")
+    path = write(tmp_path, document())
     printed = changed(
         capsim, f"step_cost={{source: profile, path: {path}}}", "model=qwen3-32b", command="check"
     )
@@ -147,7 +146,9 @@ def test_errors_in_json(capsim: Capsim) -> None:
     printed = capsim("check", SMALL, "--json", "--set", "engine.block_size=-1", "--set", "gpu=h2000")
     assert printed.code == 2
     assert len(printed.json["faults"]) == 2
-    printed = capsim("fit", SMALL, "--json", "--set", "model=llama-3.3-70b", "--set", "engine.num_gpu_blocks=null")
+    printed = capsim(
+        "fit", SMALL, "--json", "--set", "model=llama-3.3-70b", "--set", "engine.num_gpu_blocks=null"
+    )
     assert printed.code == 3
     assert printed.json["remedies"]
 
@@ -156,9 +157,24 @@ def test_errors_in_json(capsim: Capsim) -> None:
 def test_interrupted_plan_keeps_what_is_done(tmp_path: Path, jobs: str) -> None:
     """A real Ctrl-C, to the whole process group as a terminal sends it."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "capsim.cli.main", "plan", str(QUICK_START), "--out", str(out), "--jobs", jobs]
+    command = [
+        sys.executable,
+        "-m",
+        "capsim.cli.main",
+        "plan",
+        str(QUICK_START),
+        "--out",
+        str(out),
+        "--jobs",
+        jobs,
+    ]
     process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     ledger = out / "experiments.jsonl"
     deadline = time.monotonic() + 60

@@ -8,11 +8,11 @@ import pytest
 
 from capsim.errors import BadInput, Infeasible
 from capsim.plan.deployment import Deployment, deploy
+from capsim.plan.experiment import Experiment
 from capsim.plan.ledger import Ledger
 from capsim.plan.planner import Plan, make_plan
 from capsim.plan.result import plan_result
 from capsim.plan.runner import Runner
-from capsim.plan.experiment import Experiment
 from capsim.plan.verdict import Verdict
 from capsim.scenario import load
 from tests.plan.conftest import SMALL
@@ -111,7 +111,7 @@ def test_an_objective_below_one_request_alone_is_infeasible() -> None:
 
 def test_a_missed_quality_gate_is_infeasible() -> None:
     scenario = load(SMALL, ["slo.quality={mmlu: {value: 0.6, minimum: 0.65}}"])
-    with pytest.raises(Infeasible, match="mmlu is 0.6 against 0.65"):
+    with pytest.raises(Infeasible, match=r"mmlu is 0\.6 against 0\.65"):
         make_plan(deploy(scenario))
 
 

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from capsim.cli.main import cli
+from tests.cli.conftest import Capsim
+
+COMMANDS = sorted(cli.commands)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(capsim: Capsim, command: str) -> None:
+    printed = capsim(command, "--help")
+    assert printed.code == 0
+    examples = re.findall(rf"^ *capsim ({command} .*)$", printed.out, flags=re.MULTILINE)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)[1:]
+        cli.commands[command].make_context(command, words)  # raises UsageError if an option is not known
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained(command: str) -> None:
+    for parameter in cli.commands[command].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_answers_in_json(command: str) -> None:
+    names = {option for parameter in cli.commands[command].params for option in parameter.opts}
+    assert {"--json", "--set", "--seed"} <= names
+
+
+def test_an_unknown_command_is_bad_input(capsim: Capsim) -> None:
+    assert capsim("pln").code == 2
