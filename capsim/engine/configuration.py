@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from capsim.errors import BadInput, Fault
+
 
 @dataclass(frozen=True)
 class EngineConfiguration:
@@ -16,6 +18,9 @@ class EngineConfiguration:
         reserve_full_prompt: admit a sequence only when blocks for its whole prompt are free (vLLM's
             ``scheduler_reserve_full_isl``); off: when its first chunk fits.
 
+    Raises:
+        BadInput: a count that is too small.
+
     """
 
     num_gpu_blocks: int
@@ -24,6 +29,22 @@ class EngineConfiguration:
     max_num_batched_tokens: int = 2048
     max_model_len: int = 1 << 40
     reserve_full_prompt: bool = True
+
+    def __post_init__(self) -> None:
+        least = {
+            "num_gpu_blocks": 1,
+            "block_size": 1,
+            "max_num_seqs": 1,
+            "max_num_batched_tokens": self.max_num_seqs,  # each running sequence takes a token of it, as vLLM asks too
+            "max_model_len": 1,
+        }
+        faults = [
+            Fault("engine", f"{getattr(self, name)}", key=name, expected=f"at least {smallest}")
+            for name, smallest in least.items()
+            if getattr(self, name) < smallest
+        ]
+        if faults:
+            raise BadInput(*faults)
 
     @property
     def usable_blocks(self) -> int:
