@@ -202,7 +202,7 @@ def test_one_preemption_can_feed_several() -> None:
 def test_preemption_takes_a_half_computed_prompt_first() -> None:
     """A prompt in chunks is the last admitted; a decode that needs its block takes all it has computed."""
     replica, (first, second) = served(
-        EngineConfiguration(6, 4, 8, 4, reserve_full_prompt=False), (0.0, 4, 12), (3.5, 16, 1)
+        EngineConfiguration(6, 4, 4, 4, reserve_full_prompt=False), (0.0, 4, 12), (3.5, 16, 1)
     )
     assert first.preemptions == 0
     assert first.finish == 12.0

@@ -67,7 +67,7 @@ def test_the_shipped_scenario_loads() -> None:
             tensor_parallel_size=1,
             dtype="bfloat16",
             kv_cache_dtype="auto",
-            max_model_len=8192,
+            max_model_len=16384,
             max_num_seqs=256,
             max_num_batched_tokens=2048,
             block_size=16,

@@ -1,0 +1,190 @@
+"""The keys of a scenario file as Markdown, from the schema itself.
+
+What a key allows is what the schema says when it is given something else; what it means is what the settings'
+docstrings say, and `MEANINGS` where they say nothing to somebody who writes a file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from capsim.catalog.schema import Section
+from capsim.cost.efficiency import Efficiency
+from capsim.fleet.configuration import FleetConfiguration, Latencies
+from capsim.measure.objectives import Objectives
+from capsim.scenario import file, settings
+from capsim.scenario.checks import REQUIRED
+from capsim.units import format_duration, format_share
+
+SECTIONS: tuple[tuple[str, str, type[Section], type | None], ...] = (
+    ("Top level", "", file.ScenarioSection, None),
+    ("`engine`", "engine", file.EngineSection, settings.EngineSettings),
+    ("`step_cost`, source: roofline", "step_cost", file.RooflineSection, settings.RooflineSettings),
+    ("`step_cost`, source: profile", "step_cost", file.ProfileSection, None),
+    ("`step_cost`, source: linear", "step_cost", file.LinearSection, settings.LinearSettings),
+    ("`step_cost`, source: constant", "step_cost", file.ConstantSection, None),
+    ("`demand`", "demand", file.DemandSection, settings.DemandSettings),
+    ("`demand.trace`", "demand.trace", file.TraceSection, None),
+    ("`demand.synthetic`", "demand.synthetic", file.SyntheticSection, None),
+    ("`demand.synthetic.arrivals`", "demand.synthetic.arrivals", file.ArrivalSection, settings.ArrivalSettings),
+    ("Lengths, distribution: fixed", "lengths", file.FixedSection, settings.LengthSettings),
+    ("Lengths, distribution: uniform", "lengths", file.UniformSection, settings.LengthSettings),
+    ("Lengths, distribution: lognormal", "lengths", file.LognormalSection, settings.LengthSettings),
+    ("Lengths, distribution: geometric", "lengths", file.GeometricSection, settings.LengthSettings),
+    ("`fleet`", "fleet", file.FleetSection, FleetConfiguration),
+    ("`fleet.latencies`", "fleet.latencies", file.LatenciesSection, Latencies),
+    ("Each of `fleet.failures`", "fleet.failures", file.FailureSection, None),
+    ("`slo`", "slo", file.ObjectivesSection, Objectives),
+    ("Each of `slo.quality`", "slo.quality", file.QualitySection, None),
+    ("`plan`", "plan", file.PlanSection, settings.PlanSettings),
+)
+"""Title, path, schema, and the class whose docstring says what the keys mean."""
+
+EFFICIENCY = {
+    "step_cost.compute_efficiency": "gemm_compute",
+    "step_cost.weight_bandwidth_efficiency": "gemm_bandwidth",
+    "step_cost.kv_bandwidth_efficiency": "attention_bandwidth",
+    "step_cost.attention_efficiency": "attention_compute",
+    "step_cost.host_overhead": "host_overhead",
+}
+"""The roofline's own figure behind each key."""
+
+DEFAULTS = {
+    "engine.max_model_len": "the model's longest",
+    "engine.num_gpu_blocks": "counted by the memory model",
+    "fleet.failures.down_for": "never repaired",
+    "lengths.max": "no limit",
+    "slo.error_rate": "no gate",
+    "demand.trace": "one of trace and synthetic",
+    "demand.synthetic": "one of trace and synthetic",
+    "demand.synthetic.arrivals.burstiness": "required with gamma",
+}
+"""Where the schema's None means something."""
+
+ALLOWED = {
+    **{f"slo.{metric}": "`{pN: DURATION}`, e.g. `{p95: 500ms}`" for metric in ("ttft", "tpot", "itl", "e2e")},
+    "slo.quality": "`{NAME: {value: V, minimum: M}}`",
+    "demand.sampling": "`{NAME: VALUE}`",
+    "step_cost.source": "as above",
+    "lengths.distribution": "as above",
+    "plan.drills": "a list of: replica_missing",
+    "fleet.failures": "a list, see below",
+    "demand.target": "a rate such as '80/s' or '17000 tokens/s' (output tokens), more than 0",
+}
+
+MEANINGS = {
+    "version": "Version of the scenario format.",
+    "name": "What to call the scenario; also names the run folder.",
+    "model": "A model of `configs/models`, by catalog name or Hugging Face name.",
+    "gpu": "A GPU of `configs/gpus`, by catalog name or alias.",
+    "engine": "One replica's engine.",
+    "step_cost": "What a step takes.",
+    "demand": "What is asked of the service.",
+    "fleet": "Replicas, router, time outside the engine, failures.",
+    "slo": "Objectives; all must hold at once.",
+    "plan": "How the replica count is found and proved.",
+    "seed": "Random seed, from 0.",
+    "engine.num_gpu_blocks_override": "vLLM's name for `num_gpu_blocks`; state one of them.",
+    "step_cost.source": "Chooses these keys.",
+    "step_cost.path": "Profile file, beside the scenario or absolute.",
+    "step_cost.seconds": "Of every step.",
+    "demand.trace.path": "Trace file: beside the scenario, absolute, or the name of a shipped one.",
+    "demand.trace.format": "The file's format.",
+    "demand.synthetic.arrivals": "How requests arrive.",
+    "demand.synthetic.prompt_tokens": "Prompt lengths.",
+    "demand.synthetic.output_tokens": "Output lengths.",
+    "lengths.distribution": "Chooses these keys.",
+    "fleet.latencies": "Time outside the engine.",
+    "fleet.failures": "Replicas that die, and when; happen in `capsim run`, not in a plan.",
+    "fleet.failures.replica": "Which replica, from 0.",
+    "fleet.failures.at": "When it dies, from the start of the run.",
+    "fleet.failures.down_for": "Until it is repaired; it then loads its model.",
+    **{f"slo.{metric}": f"Percentiles of {metric.upper()} as the user observes it." for metric in ("ttft", "tpot")},
+    "slo.itl": "Percentiles of the gaps between tokens, over all gaps.",
+    "slo.e2e": "Percentiles of the time to the last token, as the user observes it.",
+    "slo.quality": "Figures that you state for this configuration, and the least that will do.",
+    "slo.quality.value": "The figure.",
+    "slo.quality.minimum": "The least that will do.",
+}
+
+
+def scenario_keys() -> list[str]:
+    """A table a section."""
+    lines: list[str] = []
+    for title, path, section, described in SECTIONS:
+        lines += ["", f"### {title}", "", "| Key | Allowed | Default | Meaning |", "| --- | --- | --- | --- |"]
+        meanings = _attributes(described)
+        for name, field in section.model_fields.items():
+            key = f"{path}.{name}".lstrip(".")
+            allowed = _allowed(key, field)
+            meaning = MEANINGS.get(key) or meanings[name]
+            row = (f"`{name}`", allowed, _default(key, field, allowed), meaning)
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
+    return lines
+
+
+def _allowed(key: str, field: FieldInfo) -> str:
+    """What the schema says that it expected when it is given nothing of the kind, nothing at all, or too much."""
+    if key in ALLOWED:
+        return ALLOWED[key]
+    type_: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    found = _refusal(type_, object())
+    if not found:
+        return "a mapping, see below"
+    if "duration" in found and _refusal(type_, 0):
+        return f"{found}, more than 0"
+    return _refusal(type_, "1000%") or found if "share" in found else found
+
+
+def _refusal(type_: Any, value: object) -> str:
+    try:
+        TypeAdapter(type_).validate_python(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return next((each["ctx"]["expected"] for each in details if "expected" in each.get("ctx", {})), "")
+    return ""
+
+
+def _default(key: str, field: FieldInfo, allowed: str) -> str:
+    if field.is_required() or key in REQUIRED or key == "demand.target":
+        return "required"
+    if key in DEFAULTS:
+        return DEFAULTS[key]
+    default = getattr(Efficiency(), EFFICIENCY[key]) if key in EFFICIENCY else field.get_default(call_default_factory=True)
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if "duration" in allowed:
+        return f"`{format_duration(default, None)}`"
+    if "%" in allowed:
+        return f"`{format_share(default, None)}`"
+    if isinstance(default, (Section, dict, list)) and not (isinstance(default, list) and default):
+        return "empty" if isinstance(default, (dict, list)) else "see below"
+    return f"`{default}`".replace("'", "")
+
+
+def _attributes(described: type | None) -> dict[str, str]:
+    """What a class's docstring says of each attribute."""
+    said: dict[str, str] = {}
+    if described is None:
+        return said
+    names: list[str] = []
+    for line in (inspect.getdoc(described) or "").partition("Attributes:\n")[2].splitlines():
+        begun = re.fullmatch(r" {4}([a-z_0-9, ]+): (.*)", line)
+        if begun:
+            names = begun[1].split(", ")
+            said |= dict.fromkeys(names, begun[2])
+        elif line.startswith(" " * 8):
+            said |= {name: f"{said[name]} {line.strip()}" for name in names}
+    return {name: _sentence(text) for name, text in said.items()}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}".replace("``", "`")
