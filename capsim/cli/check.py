@@ -4,14 +4,21 @@ from pathlib import Path
 
 import click
 
-from capsim.cli.folder import json_text
+from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.plan.deployment import build_cost, build_demand
 
 
 @click.command()
 @scenario_options
-def check(scenario_file: Path, overrides: tuple[str, ...], seed: int | None, as_json: bool) -> None:
+def check(
+    scenario_file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+    out: Path | None,
+    jobs: int,  # noqa: ARG001 - every command takes it; there is nothing to simulate here
+) -> None:
     """Read a scenario with its trace and profile, and report every mistake.
 
     \b
@@ -19,25 +26,24 @@ def check(scenario_file: Path, overrides: tuple[str, ...], seed: int | None, as_
       capsim check configs/scenarios/chat-llama-3.1-8b-h200.yaml
     """
     scenario = read_scenario(scenario_file, overrides, seed)
-    demand, cost = build_demand(scenario), build_cost(scenario)
-    description = demand.description()
-    notes = list(description.get("notes", []))
+    demand, cost = build_demand(scenario).description(), build_cost(scenario)
+    result = {
+        "scenario": scenario.name,
+        "faults": [],
+        "model": scenario.model.name,
+        "gpu": scenario.gpu.name,
+        "engine": f"{scenario.engine.name} {scenario.engine.version}",
+        "demand": demand["source"],
+        "step_cost": cost.description,
+        "notes": list(demand.get("notes", [])),
+    }
+    if out is not None:
+        RunFolder(out).write("result.json", result)
     if as_json:
-        click.echo(
-            json_text(
-                {
-                    "scenario": scenario.name,
-                    "faults": [],
-                    "demand": description["kind"],
-                    "step_cost": cost.description,
-                    "notes": notes,
-                }
-            )
-        )
+        click.echo(json_text(result))
         return
     click.echo(f"{scenario_file}: no fault found")
-    click.echo(f"  {scenario.name}: {scenario.model.name} on {scenario.gpu.name}, {scenario.engine.name}")
-    click.echo(f"  demand: {description['source']}")
-    click.echo(f"  step cost: {cost.description}")
-    for note in notes:
+    for key in ("scenario", "model", "gpu", "engine", "demand", "step_cost"):
+        click.echo(f"  {key.replace('_', ' '):<10}{result[key]}")
+    for note in result["notes"]:
         click.echo(f"warning: {note}", err=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from capsim.cli.folder import RunFolder, json_text
-from capsim.cli.options import out_option, read_scenario, scenario_options
+from capsim.cli.options import read_scenario, scenario_options
 from capsim.plan.deployment import deploy
 from capsim.plan.result import fit_result
 from capsim.report.text import fit_text
@@ -13,9 +13,13 @@ from capsim.report.text import fit_text
 
 @click.command()
 @scenario_options
-@out_option
 def fit(
-    scenario_file: Path, overrides: tuple[str, ...], seed: int | None, as_json: bool, out: Path | None
+    scenario_file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+    out: Path | None,
+    jobs: int,  # noqa: ARG001 - every command takes it; there is nothing to simulate here
 ) -> None:
     """Does the model fit, how many KV blocks remain, and how many sequences do they hold?
 

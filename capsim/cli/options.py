@@ -15,8 +15,20 @@ Command = Callable[..., Any]
 
 
 def scenario_options(command: Command) -> Command:
-    """The scenario file, and what may be changed in it from the command line."""
+    """What every command takes: the scenario file, changes to it, and where and how the answer goes."""
     for decorate in (
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=_cores,
+            show_default="all cores",
+            help="Processes for simulations; the answer does not depend on it.",
+        ),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Folder for the result; made if need be.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
         click.option("--seed", type=click.IntRange(min=0), help="Random seed; replaces the scenario's."),
         click.option(
@@ -30,26 +42,6 @@ def scenario_options(command: Command) -> Command:
     ):
         command = decorate(command)
     return command
-
-
-def jobs_option(command: Command) -> Command:
-    """How many processes."""
-    return click.option(
-        "--jobs",
-        type=click.IntRange(min=1),
-        default=_cores,
-        show_default="all cores",
-        help="Processes; the answer does not depend on it.",
-    )(command)
-
-
-def out_option(command: Command) -> Command:
-    """Where a run folder goes."""
-    return click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder for the result; made if need be.",
-    )(command)
 
 
 def read_scenario(path: Path, overrides: tuple[str, ...], seed: int | None) -> Scenario:

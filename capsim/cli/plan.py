@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from capsim.cli.folder import RunFolder, json_text
-from capsim.cli.options import jobs_option, out_option, read_scenario, scenario_options
+from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
 from capsim.plan.deployment import deploy
 from capsim.plan.experiment import record
@@ -19,8 +19,6 @@ from capsim.scenario import resolved
 
 @click.command()
 @scenario_options
-@out_option
-@jobs_option
 def plan(
     scenario_file: Path,
     overrides: tuple[str, ...],

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from capsim.cli.folder import RunFolder, json_text
-from capsim.cli.options import jobs_option, out_option, read_scenario, scenario_options
+from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
 from capsim.errors import BadInput, Fault
 from capsim.plan.deployment import deploy
@@ -26,8 +26,6 @@ from capsim.units import UnitError, parse_rate
 @click.option(
     "--requests", type=click.IntRange(min=1), help="How many requests; the scenario's duration by default."
 )
-@out_option
-@jobs_option
 def run(
     scenario_file: Path,
     overrides: tuple[str, ...],

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capsim.errors import BadInput, Fault
+
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,18 @@ class EngineConfiguration:
         """Blocks that sequences can hold: the pool less its null block."""
         return self.num_gpu_blocks - 1
 
-    def admits(self, prompt: int, output: int) -> bool:
-        """Whether a sequence can ever run to its end: inside `max_model_len` and inside the whole KV pool.
+    @overload
+    def admits(self, prompt: int, output: int) -> bool: ...
+    @overload
+    def admits(self, prompt: Integers, output: Integers) -> NDArray[np.bool_]: ...
+    def admits(self, prompt: Any, output: Any) -> Any:
+        """Whether sequences can ever run to their end: inside `max_model_len` and inside the whole KV pool.
 
         The last generated token is never computed, so its KV takes no room.
+
+        Args:
+            prompt: tokens, of one sequence or a column of shape (n,).
+            output: tokens, as `prompt`.
         """
-        return (
-            prompt + output <= self.max_model_len
-            and -(-(prompt + output - 1) // self.block_size) <= self.usable_blocks
-        )
+        blocks = -(-(prompt + output - 1) // self.block_size)
+        return (prompt + output <= self.max_model_len) & (blocks <= self.usable_blocks)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Many
 from typing import NamedTuple
 
+from capsim.cost.shape import Chunk
 from capsim.engine.sequence import Sequence
 
 
@@ -12,10 +13,12 @@ class Plan(NamedTuple):
     Every decoding sequence is part of it; an empty plan (0 steps) means that there is nothing to do.
 
     Attributes:
-        chunks: sequences that compute prompt tokens, each with how many.
+        chunks: prompt tokens to compute.
+        sequences: the sequences that compute them, one a chunk.
         steps: how long the plan holds if nothing comes from outside; 1 is always right.
 
     """
 
-    chunks: Many[tuple[Sequence, int]]
+    chunks: Many[Chunk]
+    sequences: Many[Sequence]
     steps: int

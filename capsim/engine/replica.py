@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from struct import Struct
 
@@ -191,8 +192,8 @@ class Replica:
             self._shorten(steps)
             self._commit()
         if self._steps:
-            for sequence, new in self._plan.chunks:  # their blocks are held already
-                sequence.computed += new
+            for sequence, chunk in zip(self._plan.sequences, self._plan.chunks, strict=True):
+                sequence.computed += chunk.new  # its blocks are held already
         self._plan, self._steps, self._end = NOTHING, 0, math.inf
         self._drop_aborted()
         state = self._state
@@ -213,8 +214,7 @@ class Replica:
             return False
         self.plans += 1
         if plan.chunks:
-            shape = [Chunk(new, sequence.computed) for sequence, new in plan.chunks]
-            self._line = Line(self._cost.step(self._shape(shape)), 0.0, 1)
+            self._line = Line(self._cost.step(self._shape(plan.chunks)), 0.0, 1)
             self._steps = 1
             self._end = self._now + self._line.first
             return True
@@ -226,7 +226,7 @@ class Replica:
         self._end = self._now + line.total(steps)
         return True
 
-    def _shape(self, chunks: list[Chunk] | tuple[()]) -> BatchShape:
+    def _shape(self, chunks: Many[Chunk]) -> BatchShape:
         decodes = self._state.decodes
         if not self._spread:
             return BatchShape(chunks, decodes.count, decodes.context)
@@ -258,9 +258,9 @@ class Replica:
         decodes = state.decodes
         chunks = plan.chunks
         tokens = past = 0
-        for sequence, new in chunks:
+        for new, before in chunks:
             tokens += new
-            past += sequence.computed
+            past += before
         running = decodes.count + len(state.prefilling)
         self._leaps += _PACK_LEAP(
             self._now,
@@ -284,7 +284,7 @@ class Replica:
             state.touched += 1
             state.blocks -= decodes.leave(ended)
             self._finish(ended, now)
-        for sequence, new in chunks:
+        for sequence, (new, _) in zip(plan.sequences, chunks, strict=True):
             sequence.computed += new
             if sequence.computed == sequence.target:
                 self._complete_prefill(sequence, now)

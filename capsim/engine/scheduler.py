@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from capsim.cost.shape import Chunk
 from capsim.engine.batch_state import BatchState
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.plan import Plan
 from capsim.engine.sequence import Sequence
 
-NOTHING = Plan((), 0)
+NOTHING = Plan((), (), 0)
 
 
 class Scheduler(Protocol):
@@ -49,23 +50,24 @@ class VllmScheduler:
             self._preempt(state, now)
             preempted = True
             growth = decodes.blocks_in(1)
-        chunks: list[tuple[Sequence, int]] = []
+        chunks: list[Chunk] = []
+        sequences: list[Sequence] = []
         if state.prefilling or (state.waiting and not preempted):
             free = state.usable_blocks - state.blocks - growth
             budget = self._budget - decodes.count
             if state.prefilling:
-                preempted |= self._continue_prefills(state, chunks, budget, free, now)
-                for _, new in chunks:
-                    budget -= new
+                preempted |= self._continue_prefills(state, chunks, sequences, budget, free, now)
+                for chunk in chunks:
+                    budget -= chunk.new
                 free = state.usable_blocks - state.blocks - growth
             if state.waiting and not preempted:
-                self._admit(state, chunks, budget, free, now)
+                self._admit(state, chunks, sequences, budget, free, now)
         if not (chunks or decodes.count):
             return self.plan(state, now) if preempted else NOTHING
         if chunks or preempted:
-            return Plan(chunks, 1)
+            return Plan(chunks, sequences, 1)
         ahead = decodes.steps_to_next_end()
-        return Plan(chunks, decodes.steps_within(state.usable_blocks - state.blocks, ahead))
+        return Plan(chunks, sequences, decodes.steps_within(state.usable_blocks - state.blocks, ahead))
 
     def could_admit(self, state: BatchState) -> bool:
         """A slot and blocks for the head are free now; neither becomes free inside a plan."""
@@ -79,7 +81,13 @@ class VllmScheduler:
         return -(-tokens // self._block_size)
 
     def _continue_prefills(
-        self, state: BatchState, chunks: list[tuple[Sequence, int]], budget: int, free: int, now: float
+        self,
+        state: BatchState,
+        chunks: list[Chunk],
+        sequences: list[Sequence],
+        budget: int,
+        free: int,
+        now: float,
     ) -> bool:
         """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
         size = self._block_size
@@ -98,11 +106,18 @@ class VllmScheduler:
             free -= blocks
             state.blocks += blocks
             budget -= new
-            chunks.append((sequence, new))
+            chunks.append(Chunk(new, sequence.computed))
+            sequences.append(sequence)
         return False
 
     def _admit(
-        self, state: BatchState, chunks: list[tuple[Sequence, int]], budget: int, free: int, now: float
+        self,
+        state: BatchState,
+        chunks: list[Chunk],
+        sequences: list[Sequence],
+        budget: int,
+        free: int,
+        now: float,
     ) -> None:
         waiting, prefilling = state.waiting, state.prefilling
         slots = self._max_running - state.decodes.count - len(prefilling)
@@ -122,7 +137,8 @@ class VllmScheduler:
             if sequence.preemptions == 0:
                 sequence.scheduled = now
             prefilling.append(sequence)
-            chunks.append((sequence, new))
+            chunks.append(Chunk(new, 0))
+            sequences.append(sequence)
 
     def _preempt(self, state: BatchState, now: float) -> None:
         """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Many
 from typing import Protocol
 
+from capsim.fleet.log import ReplicaState
 from capsim.fleet.server import Server
 
 
@@ -21,10 +22,12 @@ class RoundRobin:
 
     def pick(self, servers: Many[Server], time: float) -> Server | None:  # noqa: ARG002
         """The next server in turn."""
-        for _ in range(len(servers)):
+        for _ in servers:
             server = servers[self._next]
-            self._next = (self._next + 1) % len(servers)
-            if server.up:
+            self._next += 1
+            if self._next == len(servers):
+                self._next = 0
+            if server.state is ReplicaState.UP:
                 return server
         return None
 

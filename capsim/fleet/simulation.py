@@ -52,7 +52,6 @@ class _Simulation:
     ) -> None:
         self._requests = requests
         self._fleet = fleet
-        self._engine = engine
         self._concurrency = concurrency
         self._environment = simpy.Environment()
         self._servers = [Server(index, Replica(engine, cost)) for index in range(fleet.replicas)]
@@ -61,6 +60,7 @@ class _Simulation:
         self._prompt: list[int] = requests.prompt.tolist()
         self._output: list[int] = requests.output.tolist()
         self._arrival: list[float] = requests.arrival.tolist()
+        self._admitted: list[bool] = engine.admits(requests.prompt, requests.output).tolist()
         self._sequences: list[Sequence | None] = [None] * count
         self._replicas = [-1] * count
         self._attempts = [0] * count
@@ -132,15 +132,14 @@ class _Simulation:
 
     def _dispatch(self, row: int, time: float) -> None:
         """Hand a request to a replica at `time`, or end it."""
-        prompt, output = self._prompt[row], self._output[row]
-        if not self._engine.admits(prompt, output):
+        if not self._admitted[row]:
             self._end(row, Outcome.REJECTED, time)
             return
         server = self._router.pick(self._servers, time)
         if server is None:
             self._end(row, Outcome.LOST, time)
             return
-        sequence = Sequence(row, prompt, output, time)
+        sequence = Sequence(row, self._prompt[row], self._output[row], time)
         self._sequences[row] = sequence
         self._replicas[row] = server.index
         self._attempts[row] += 1

@@ -209,17 +209,13 @@ def _lengths(settings: LengthSettings) -> LengthDistribution:
 def _refuse_hopeless(scenario: Scenario, engine: EngineConfiguration, demand: Demand) -> None:
     """Refuse a demand of which not one request can ever run."""
     lengths = demand.saturating(SAMPLE, np.random.SeedSequence(scenario.seed))
-    admitted = [
-        engine.admits(prompt, output)
-        for prompt, output in zip(lengths.prompt.tolist(), lengths.output.tolist(), strict=True)
-    ]
-    if any(admitted):
+    if engine.admits(lengths.prompt, lengths.output).any():
         return
-    longest = int((lengths.prompt + lengths.output).min())
+    shortest = int((lengths.prompt + lengths.output).min())
     raise BadInput(
         Fault(
             "demand",
-            f"no request can be served: even the shortest has {longest} tokens",
+            f"no request can be served: even the shortest has {shortest} tokens",
             expected=f"at most max_model_len {engine.max_model_len} and the KV pool's "
             f"{engine.usable_blocks * engine.block_size} tokens",
         )

@@ -92,8 +92,7 @@ def demand_record(deployment: Deployment) -> Json:
 def unservable_share(deployment: Deployment) -> float:
     """Share of the demand's requests that exceed `max_model_len` or the whole KV pool, and are rejected."""
     lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
-    rows = zip(lengths.prompt.tolist(), lengths.output.tolist(), strict=True)
-    return fmean(not deployment.engine.admits(prompt, output) for prompt, output in rows)
+    return float(1 - deployment.engine.admits(lengths.prompt, lengths.output).mean())
 
 
 def memory_record(deployment: Deployment) -> Json:

@@ -31,9 +31,9 @@ def test_every_option_is_explained(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_answers_in_json(command: str) -> None:
+def test_every_command_takes_the_common_options(command: str) -> None:
     names = {option for parameter in cli.commands[command].params for option in parameter.opts}
-    assert {"--json", "--set", "--seed"} <= names
+    assert {"--json", "--out", "--set", "--seed", "--jobs"} <= names
 
 
 def test_an_unknown_command_is_bad_input(capsim: Capsim) -> None:

@@ -1,4 +1,4 @@
-"""Printed output against what a page shows of it: a line ``...`` stands for any lines, ``...`` in a line for any text."""
+"""Printed output against what a page shows of it: ``...`` stands for any lines, or inside a line for any text."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -32,7 +31,12 @@ SECTIONS: tuple[tuple[str, str, type[Section], type | None], ...] = (
     ("`demand`", "demand", file.DemandSection, settings.DemandSettings),
     ("`demand.trace`", "demand.trace", file.TraceSection, None),
     ("`demand.synthetic`", "demand.synthetic", file.SyntheticSection, None),
-    ("`demand.synthetic.arrivals`", "demand.synthetic.arrivals", file.ArrivalSection, settings.ArrivalSettings),
+    (
+        "`demand.synthetic.arrivals`",
+        "demand.synthetic.arrivals",
+        file.ArrivalSection,
+        settings.ArrivalSettings,
+    ),
     ("Lengths, distribution: fixed", "lengths", file.FixedSection, settings.LengthSettings),
     ("Lengths, distribution: uniform", "lengths", file.UniformSection, settings.LengthSettings),
     ("Lengths, distribution: lognormal", "lengths", file.LognormalSection, settings.LengthSettings),
@@ -89,26 +93,56 @@ MEANINGS = {
     "fleet": "Replicas, router, time outside the engine, failures.",
     "slo": "Objectives; all must hold at once.",
     "plan": "How the replica count is found and proved.",
-    "seed": "Random seed, from 0.",
+    "seed": "Random seed; results with the same fingerprint and seed are the same.",
+    "engine.name": "The engine that is simulated.",
+    "engine.version": "Recorded with every result; decides what the engine holds beside weights and KV cache.",
+    "engine.dtype": "Of the weights.",
+    "engine.kv_cache_dtype": "Of the KV cache; `auto` is 16 bit.",
+    "engine.num_gpu_blocks": "KV blocks as the engine prints them at start-up; wins over the memory model.",
+    "engine.enable_prefix_caching": "Not modelled in this version, so it must be off.",
+    "engine.async_scheduling": "Not modelled in this version, so it must be off.",
+    "engine.enable_chunked_prefill": "An engine without it is not modelled in this version.",
     "engine.num_gpu_blocks_override": "vLLM's name for `num_gpu_blocks`; state one of them.",
     "step_cost.source": "Chooses these keys.",
     "step_cost.path": "Profile file, beside the scenario or absolute.",
     "step_cost.seconds": "Of every step.",
+    "demand.target": "What the fleet must serve.",
+    "demand.synthetic": "Or a synthetic workload.",
+    "demand.synthetic.arrivals.process": "Distribution of the gaps between arrivals.",
+    "demand.synthetic.arrivals.burstiness": "Shape of the gamma distribution; 1 is Poisson, less is burstier.",
     "demand.trace.path": "Trace file: beside the scenario, absolute, or the name of a shipped one.",
     "demand.trace.format": "The file's format.",
     "demand.synthetic.arrivals": "How requests arrive.",
     "demand.synthetic.prompt_tokens": "Prompt lengths.",
     "demand.synthetic.output_tokens": "Output lengths.",
     "lengths.distribution": "Chooses these keys.",
+    "lengths.value": "Every length, tokens.",
+    "lengths.low": "Shortest length, tokens.",
+    "lengths.high": "Longest length, tokens.",
+    "lengths.mean": "Mean length, tokens; of a lognormal before `max` cuts.",
+    "lengths.cv": "Standard deviation over mean.",
+    "lengths.max": "Longer ones count as this long, tokens.",
+    "fleet.replicas": "Size of the fleet in `capsim run`; a plan finds its own.",
+    "fleet.router": "Which replica a request goes to: each in turn, or the one with the fewest unfinished requests.",
     "fleet.latencies": "Time outside the engine.",
     "fleet.failures": "Replicas that die, and when; happen in `capsim run`, not in a plan.",
     "fleet.failures.replica": "Which replica, from 0.",
     "fleet.failures.at": "When it dies, from the start of the run.",
     "fleet.failures.down_for": "Until it is repaired; it then loads its model.",
-    **{f"slo.{metric}": f"Percentiles of {metric.upper()} as the user observes it." for metric in ("ttft", "tpot")},
+    **{
+        f"slo.{metric}": f"Percentiles of {metric.upper()} as the user observes it."
+        for metric in ("ttft", "tpot")
+    },
     "slo.itl": "Percentiles of the gaps between tokens, over all gaps.",
     "slo.e2e": "Percentiles of the time to the last token, as the user observes it.",
+    "slo.error_rate": "Largest share of the requests that may be rejected or lost.",
     "slo.quality": "Figures that you state for this configuration, and the least that will do.",
+    "plan.drills": "Failures replayed against the fleet at the target.",
+    "plan.reserve": "The full fleet must hold the target and this much more.",
+    "plan.duration": "Simulated time of one replication.",
+    "plan.literal_replay": "Replay the trace itself, and resample it at its own pace, beside the replications.",
+    "plan.max_replicas": "Largest fleet that is tried.",
+    "plan.replications": "Most replications of one point.",
     "slo.quality.value": "The figure.",
     "slo.quality.minimum": "The least that will do.",
 }
@@ -118,22 +152,27 @@ def scenario_keys() -> list[str]:
     """A table a section."""
     lines: list[str] = []
     for title, path, section, described in SECTIONS:
-        lines += ["", f"### {title}", "", "| Key | Allowed | Default | Meaning |", "| --- | --- | --- | --- |"]
-        meanings = _attributes(described)
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            "| Key | Allowed | Default | Meaning |",
+            "| --- | --- | --- | --- |",
+        ]
+        types, meanings = get_type_hints(section, include_extras=True), _attributes(described)
         for name, field in section.model_fields.items():
             key = f"{path}.{name}".lstrip(".")
-            allowed = _allowed(key, field)
+            allowed = _allowed(key, types[name])
             meaning = MEANINGS.get(key) or meanings[name]
             row = (f"`{name}`", allowed, _default(key, field, allowed), meaning)
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
     return lines
 
 
-def _allowed(key: str, field: FieldInfo) -> str:
+def _allowed(key: str, type_: Any) -> str:
     """What the schema says that it expected when it is given nothing of the kind, nothing at all, or too much."""
     if key in ALLOWED:
         return ALLOWED[key]
-    type_: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
     found = _refusal(type_, object())
     if not found:
         return "a mapping, see below"
@@ -156,18 +195,22 @@ def _default(key: str, field: FieldInfo, allowed: str) -> str:
         return "required"
     if key in DEFAULTS:
         return DEFAULTS[key]
-    default = getattr(Efficiency(), EFFICIENCY[key]) if key in EFFICIENCY else field.get_default(call_default_factory=True)
-    if default is None:
-        return "none"
+    if key in EFFICIENCY:
+        return _shown(getattr(Efficiency(), EFFICIENCY[key]), allowed)
+    return _shown(field.get_default(call_default_factory=True), allowed)
+
+
+def _shown(default: Any, allowed: str) -> str:
+    """A default in the words of the file."""
+    if default is None or isinstance(default, Section):
+        return "none" if default is None else "see below"
+    if isinstance(default, (dict, list)):
+        return f"`[{', '.join(default)}]`" if default else "empty"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if "duration" in allowed:
         return f"`{format_duration(default, None)}`"
-    if "%" in allowed:
-        return f"`{format_share(default, None)}`"
-    if isinstance(default, (Section, dict, list)) and not (isinstance(default, list) and default):
-        return "empty" if isinstance(default, (dict, list)) else "see below"
-    return f"`{default}`".replace("'", "")
+    return f"`{format_share(default, None)}`" if "%" in allowed else f"`{default}`"
 
 
 def _attributes(described: type | None) -> dict[str, str]:

@@ -59,7 +59,11 @@ class Shell:
         before = Path.cwd()
         os.chdir(self.folder)
         try:
-            with redirect_stdout(answer), redirect_stderr(messages), mock.patch.dict(os.environ, COLUMNS="100"):
+            with (
+                redirect_stdout(answer),
+                redirect_stderr(messages),
+                mock.patch.dict(os.environ, COLUMNS="100"),
+            ):
                 main(arguments)
         except SystemExit as ended:
             code = ended.code
@@ -75,6 +79,11 @@ class Shell:
             "PYTHONPATH": str(ROOT),
         }
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stdout + (f"{done.stderr}exit code {done.returncode}\n" if done.returncode else "")

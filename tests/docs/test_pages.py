@@ -1,0 +1,71 @@
+"""What README and documentation show is what the commands print and the generators write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.elision import difference, matches
+from tests.docs.generators import GENERATORS
+from tests.docs.knee import COLOURS, PICTURE, figures, pictured
+from tests.docs.page import ROOT, Console, Generated, SavedFile, page_paths, read_page
+from tests.docs.shell import Shell
+
+REFRESH = "run python -m tests.docs and look at what it changes"
+QUICK_START = "capsim plan configs/scenarios/chat-llama-3.1-8b-h200.yaml"
+
+pages = pytest.mark.parametrize("path", page_paths(), ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+@pages
+def test_commands_print_what_the_page_shows(path: Path, shell: Shell) -> None:
+    shell.begin()
+    wrong = []
+    for part in read_page(path).parts:
+        if isinstance(part, SavedFile):
+            shell.save(part)
+        if isinstance(part, Console) and part.tested:
+            for exchange in part.exchanges:
+                printed = shell.run(exchange.command)
+                if not matches(exchange.output, printed):
+                    wrong.append(f"$ {exchange.command}\n{difference(exchange.output, printed)}")
+    assert not wrong, "\n\n".join([REFRESH, *wrong])
+
+
+@pages
+def test_generated_parts_are_fresh(path: Path) -> None:
+    for part in read_page(path).parts:
+        if isinstance(part, Generated):
+            assert list(part.body) == GENERATORS[part.name](), REFRESH
+
+
+def test_each_generator_has_a_place() -> None:
+    parts = [part for path in page_paths() for part in read_page(path).parts]
+    assert {part.name for part in parts if isinstance(part, Generated)} == set(GENERATORS)
+
+
+@pages
+def test_reading_and_writing_change_nothing(path: Path) -> None:
+    assert read_page(path).text == path.read_text(encoding="utf-8")
+
+
+def test_the_picture_is_the_quick_starts(shell: Shell) -> None:
+    shell.run(QUICK_START)
+    folder = shell.folder / "runs" / "chat-llama-3.1-8b-h200"
+    assert pictured() == figures(folder), REFRESH
+
+
+def test_the_picture_is_small() -> None:
+    """Half of what the plan command writes."""
+    assert PICTURE.stat().st_size < 150_000, COLOURS
+
+
+def test_the_quick_start_is_shown_with_its_answer() -> None:
+    """README's two command lines stand on one line each, four spaces in, after their mark."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start, tests = (lines[lines.index(f"<!-- {mark} -->") + 1] for mark in ("quick-start", "tests"))
+    assert start.startswith("    python3 -m venv")
+    assert start.endswith(QUICK_START)
+    assert tests.startswith("    python3 -m venv")
+    assert f"$ {QUICK_START}" in lines
