@@ -1,0 +1,10 @@
+"""Write the golden files anew: ``python -m tests.golden``. Read the difference before it is committed."""
+
+from __future__ import annotations
+
+import json
+
+from tests.golden.golden import golden_path, names, short_plan
+
+for name in names():
+    golden_path(name).write_text(json.dumps(short_plan(name), indent=1) + "\n")
