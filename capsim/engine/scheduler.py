@@ -21,6 +21,26 @@ class Scheduler(Protocol):
         """Whether the head of a queue that was empty might be admitted at a step boundary inside the current plan."""
 
 
+class _Step:
+    """The step being planned: what is left of its token budget and of the KV pool, and the chunks it has so far."""
+
+    __slots__ = ("budget", "chunks", "free", "sequences")
+
+    def __init__(self, budget: int, free: int) -> None:
+        self.budget = budget
+        self.free = free
+        self.chunks: list[Chunk] = []
+        self.sequences: list[Sequence] = []
+
+    def compute(self, state: BatchState, sequence: Sequence, new: int, blocks: int) -> None:
+        """Let a sequence compute `new` tokens in `blocks` new KV blocks."""
+        self.budget -= new
+        self.free -= blocks
+        state.blocks += blocks
+        self.chunks.append(Chunk(new, sequence.computed))
+        self.sequences.append(sequence)
+
+
 class VllmScheduler:
     """vLLM V1: running sequences first, then the queue in order of arrival, under one token budget.
 
@@ -45,29 +65,24 @@ class VllmScheduler:
         """The next batch; decodes alone hold until one ends or the KV pool runs dry."""
         decodes = state.decodes
         growth = decodes.blocks_in(1)
-        preempted = False
-        if state.blocks + growth > state.usable_blocks:
+        preempted = state.blocks + growth > state.usable_blocks
+        if preempted:
             self._preempt(state, now)
-            preempted = True
             growth = decodes.blocks_in(1)
-        chunks: list[Chunk] = []
-        sequences: list[Sequence] = []
         if state.prefilling or (state.waiting and not preempted):
-            free = state.usable_blocks - state.blocks - growth
-            budget = self._budget - decodes.count
+            step = _Step(self._budget - decodes.count, state.usable_blocks - state.blocks - growth)
             if state.prefilling:
-                preempted |= self._continue_prefills(state, chunks, sequences, budget, free, now)
-                for chunk in chunks:
-                    budget -= chunk.new
-                free = state.usable_blocks - state.blocks - growth
+                preempted |= self._continue_prefills(state, step, now)
             if state.waiting and not preempted:
-                self._admit(state, chunks, sequences, budget, free, now)
-        if not (chunks or decodes.count):
+                self._admit(state, step, now)
+            if step.chunks:
+                return Plan(step.chunks, step.sequences, 1)
+        if not decodes.count:
             return self.plan(state, now) if preempted else NOTHING
-        if chunks or preempted:
-            return Plan(chunks, sequences, 1)
+        if preempted:
+            return Plan((), (), 1)
         ahead = decodes.steps_to_next_end()
-        return Plan(chunks, sequences, decodes.steps_within(state.usable_blocks - state.blocks, ahead))
+        return Plan((), (), decodes.steps_within(state.usable_blocks - state.blocks, ahead))
 
     def could_admit(self, state: BatchState) -> bool:
         """A slot and blocks for the head are free now; neither becomes free inside a plan."""
@@ -80,65 +95,39 @@ class VllmScheduler:
         tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, budget)
         return -(-tokens // self._block_size)
 
-    def _continue_prefills(
-        self,
-        state: BatchState,
-        chunks: list[Chunk],
-        sequences: list[Sequence],
-        budget: int,
-        free: int,
-        now: float,
-    ) -> bool:
+    def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
         """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
         size = self._block_size
         for sequence in tuple(state.prefilling):
-            new = min(sequence.target - sequence.computed, budget)
+            new = min(sequence.target - sequence.computed, step.budget)
             if new <= 0:
                 break
             blocks = -(-(sequence.computed + new) // size) - -(-sequence.computed // size)
-            while blocks > free:
+            while blocks > step.free:
                 victim = state.prefilling[-1]
-                held = -(-victim.computed // size)
+                step.free += -(-victim.computed // size)
                 state.preempt(victim, now)
-                free += held
                 if victim is sequence:
                     return True
-            free -= blocks
-            state.blocks += blocks
-            budget -= new
-            chunks.append(Chunk(new, sequence.computed))
-            sequences.append(sequence)
+            step.compute(state, sequence, new, blocks)
         return False
 
-    def _admit(
-        self,
-        state: BatchState,
-        chunks: list[Chunk],
-        sequences: list[Sequence],
-        budget: int,
-        free: int,
-        now: float,
-    ) -> None:
-        waiting, prefilling = state.waiting, state.prefilling
-        slots = self._max_running - state.decodes.count - len(prefilling)
-        while waiting and slots > 0 and budget > 0:
+    def _admit(self, state: BatchState, step: _Step, now: float) -> None:
+        waiting = state.waiting
+        slots = self._max_running - state.running
+        while waiting and slots > 0 and step.budget > 0:
             sequence = waiting[0]
-            if self._admission_blocks(sequence, budget) > free:
+            if self._admission_blocks(sequence, step.budget) > step.free:
                 break
             waiting.popleft()
-            new = min(sequence.target, budget)
-            blocks = -(-new // self._block_size)
-            free -= blocks
-            state.blocks += blocks
-            budget -= new
             slots -= 1
             sequence.admitted = state.admissions
             state.admissions += 1
             if sequence.preemptions == 0:
                 sequence.scheduled = now
-            prefilling.append(sequence)
-            chunks.append(Chunk(new, 0))
-            sequences.append(sequence)
+            state.prefilling.append(sequence)
+            new = min(sequence.target, step.budget)
+            step.compute(state, sequence, new, -(-new // self._block_size))
 
     def _preempt(self, state: BatchState, now: float) -> None:
         """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""
