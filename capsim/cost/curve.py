@@ -30,7 +30,12 @@ class Curve:
         slopes = [(values[i + 1] - values[i]) / (points[i + 1] - points[i]) for i in range(len(points) - 1)]
         return cls(tuple(points), tuple(values), (*slopes, max(0.0, slopes[-1])))
 
-    def at(self, count: int) -> float:
+    def times(self, factor: int) -> Curve:
+        """The curve with every value `factor` times as large."""
+        values = tuple(factor * value for value in self.values)
+        return Curve(self.points, values, tuple(factor * slope for slope in self.slopes))
+
+    def at(self, count: float) -> float:
         """Seconds at a count."""
         index = bisect_right(self.points, count) - 1
         if index < 0:

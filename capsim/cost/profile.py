@@ -1,9 +1,9 @@
-"""Step cost from measurements."""
+"""Step cost from measured tables."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,25 @@ from numpy.typing import NDArray
 from capsim.catalog.model import Model
 from capsim.cost.curve import Curve
 from capsim.cost.memo import Memo
-from capsim.cost.profile_file import Profile
-from capsim.cost.shape import BatchShape
+from capsim.cost.mixed_attention import MixedAttention
+from capsim.cost.profile_tables import Profile, Skew
+from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
+
+_THOUSANDTHS = 1000
+"""Ratios of contexts are compared in whole thousandths, so that a line ends at the same step however it is reached."""
 
 
 class ProfileCost(StepCost):
     """Step cost interpolated in a profile's tables.
 
-    A step is the sum of its token part, sequence part, the attention of each chunk and of the decodes, and the host.
-    Between measured points everything is linear. For a fixed number of decodes their attention is a piecewise linear
-    function of their total context, kept as one row a batch size, so that each line is exact.
+    A step is the sum of its operators (by tokens, padded to the next captured graph size; and by sequences), its
+    attention and the host. Between measured points everything is linear. For a fixed number of decodes their attention
+    is piecewise linear in their total context, kept as one row a batch size, so that each line is exact.
+
+    Attention of a step with chunks and decodes is the sum of its parts times how much longer they were measured to take
+    together (`MixedAttention`; its chunks count as one of their mean past), or the plain sum where that was not
+    measured. Unequal decode lengths cost `Skew` more where that was.
 
     Args:
         profile: checked file.
@@ -47,40 +55,56 @@ class ProfileCost(StepCost):
             f"{stated.tensor_parallel_size} x {stated.gpu}, {stated.engine} {stated.engine_version}, "
             f"{stated.date}, by {stated.measured_by}"
         )
-        self._token_part = Memo(profile.tokens.at)
+        attention = profile.attention
+        self._times = attention.times
+        self._skew = attention.skew
+        self.needs_spread = attention.skew is not None
+        self._mixed = MixedAttention(attention, attention.mixed) if attention.mixed else None
+        self._token_part = Memo(self._token_seconds)
         self._sequence_part = Memo(self._sequence_seconds)
         self._decode_part = Memo(self._decode_seconds)
         self._chunk_row = Memo(self._chunk_curve)
         self._decode_row = Memo(self._decode_curve)
+        self._alphas = Memo(self._alphas_of)
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of one step with this batch."""
-        chunks, decodes, context, query_tokens, _, _, _ = batch
+        chunks, decodes, context, query_tokens, _, _, largest = batch
         rows = decodes * query_tokens
         if not chunks:
-            return self._decode_part[rows] + self._decode_row[decodes].at(context)
+            return self._decode_part[rows] + self._decode_attention(decodes, context, largest)
         tokens, attention = rows, 0.0
         for new, past in chunks:
             tokens += new
             attention += self._chunk_row[new].at(past)
         if decodes:
-            attention += self._decode_row[decodes].at(context)
+            attention += self._decode_attention(decodes, context, largest)
+            if self._mixed is not None:
+                attention *= self._together(chunks, tokens - rows, decodes, context)
         return self._token_part[tokens] + self._sequence_part[rows + len(chunks)] + attention
 
     def line(self, batch: BatchShape) -> Line:
         """Times of the steps from this pure-decode batch on, up to the next measured context."""
-        _, decodes, context, query_tokens, _, _, _ = batch
+        _, decodes, context, query_tokens, _, _, largest = batch
         base = self._decode_part[decodes * query_tokens]
         row = self._decode_row[decodes]
-        points = row.points
-        index = bisect_right(points, context) - 1
-        if index < 0:
-            return Line(base + row.values[0], 0.0, (points[0] - context) // decodes + 1)
-        slope = row.slopes[index]
-        first = base + (row.values[index] + slope * (context - points[index]))
-        if index + 1 == len(points):
-            return Line(first, slope * decodes, UNBOUNDED)
-        return Line(first, slope * decodes, (points[index + 1] - context) // decodes + 1)
+        first, slope, steps = _ahead(row, context, decodes)
+        if self._skew is not None and largest * decodes > context:
+            alpha, until = self._share(decodes, context, largest)
+            first_longest, slope_longest, steps_longest = _ahead(row, largest * decodes, decodes)
+            first += alpha * (first_longest - first)
+            slope += alpha * (slope_longest - slope)
+            steps = min(steps, steps_longest, until)
+        return Line(base + first, slope, steps)
+
+    def parts(self, batch: BatchShape) -> dict[str, float]:
+        """Seconds of each operator, of attention and of the host in one step; they add up to `step`."""
+        tokens = batch.decodes * batch.query_tokens + sum(chunk.new for chunk in batch.chunks)
+        counts = {"tokens": self._padded(tokens), "sequences": batch.decodes + len(batch.chunks)}
+        parts = {operator.name: operator.at(counts[operator.per]) for operator in self.profile.operators}
+        parts["host"] = self.profile.host
+        parts["attention"] = self.step(batch) - sum(parts.values())
+        return parts
 
     def outside(
         self,
@@ -108,27 +132,95 @@ class ProfileCost(StepCost):
         return outside
 
     def describe(self) -> Mapping[str, Factor]:
-        """How each part is known, with a figure of it: one token, one sequence, the smallest attention, the host."""
+        """How each part is known, with its seconds in a step of one sequence at the shortest measured context."""
         profile, attribution = self.profile, self.profile.provenance.attribution
         figures = {
-            "tokens": profile.tokens.values[0],
-            "sequences": profile.sequences.values[0],
-            "prefill_attention": profile.prefill_attention.values[0][0],
-            "decode_attention": profile.decode_attention.values[0][0],
-            "host": profile.host,
+            operator.name: Factor(operator.at(1), operator.tag, attribution) for operator in profile.operators
         }
-        return {name: Factor(value, profile.tags[name], attribution) for name, value in figures.items()}
+        for name, tag in profile.tags.items():
+            seconds = {
+                "prefill": self._times * profile.attention.prefill.values[0][0],
+                "decode": self._times * profile.attention.decode.values[0][0],
+                "host": profile.host,
+            }.get(name)
+            if seconds is not None:
+                figures[name if name == "host" else f"{name}_attention"] = Factor(seconds, tag, attribution)
+        return figures
+
+    # Parts
+
+    def _together(self, chunks: Sequence[Chunk], new: int, decodes: int, context: int) -> float:
+        past = sum(each * before for each, before in chunks) / new
+        return self._mixed.ratio(new, past, decodes, context / decodes) if self._mixed else 1.0
+
+    def _decode_attention(self, decodes: int, context: int, largest: int) -> float:
+        row = self._decode_row[decodes]
+        seconds = row.at(context)
+        if self._skew is not None and largest * decodes > context:
+            alpha, _ = self._share(decodes, context, largest)
+            seconds += alpha * (row.at(largest * decodes) - seconds)
+        return seconds
+
+    def _share(self, decodes: int, context: int, largest: int) -> tuple[float, int]:
+        """Alpha of these contexts, and for how many steps it holds; longest over mean falls towards 1."""
+        thousandths, alphas = self._alphas[decodes]
+        excess = _THOUSANDTHS * decodes * largest
+        index = bisect_right(thousandths, excess // context) - 1
+        while excess < thousandths[index] * context:
+            index -= 1
+        edge = thousandths[index]
+        if edge == _THOUSANDTHS:
+            return alphas[index], UNBOUNDED
+        return alphas[index], (excess - edge * context) // (decodes * (edge - _THOUSANDTHS)) + 1
+
+    def _padded(self, tokens: int) -> int:
+        """Tokens of the captured graph that runs this batch; the batch's own beyond the largest."""
+        sizes = self.profile.graph_sizes
+        place = bisect_left(sizes, tokens)
+        return sizes[place] if place < len(sizes) else tokens
+
+    def _token_seconds(self, tokens: int) -> float:
+        padded = self._padded(tokens)
+        return sum(operator.at(padded) for operator in self.profile.operators if operator.per == "tokens")
 
     def _sequence_seconds(self, sequences: int) -> float:
-        return self.profile.sequences.at(sequences) + self.profile.host
+        operators = self.profile.operators
+        counted = sum(operator.at(sequences) for operator in operators if operator.per == "sequences")
+        return counted + self.profile.host
 
     def _decode_seconds(self, rows: int) -> float:
         return self._token_part[rows] + self._sequence_part[rows]
 
     def _chunk_curve(self, new: int) -> Curve:
         """Attention of a chunk of so many tokens, over the tokens before it."""
-        return self.profile.prefill_attention.row(new)
+        return self.profile.attention.prefill.row(new).times(self._times)
 
     def _decode_curve(self, decodes: int) -> Curve:
         """Attention of so many decodes, over the sum of their contexts."""
-        return self.profile.decode_attention.row(decodes, scale=decodes)
+        return self.profile.attention.decode.row(decodes, scale=decodes).times(self._times)
+
+    def _alphas_of(self, decodes: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Edges of the ratio in thousandths, and alpha from each on, for so many decodes."""
+        return _alphas(self._skew, decodes) if self._skew else ((_THOUSANDTHS,), (0.0,))
+
+
+def _ahead(row: Curve, context: int, decodes: int) -> tuple[float, float, int]:
+    """First step, growth a step, and steps up to the next point of a row whose context grows by `decodes` a step."""
+    points = row.points
+    index = bisect_right(points, context) - 1
+    if index < 0:
+        return row.values[0], 0.0, (points[0] - context) // decodes + 1
+    slope = row.slopes[index]
+    first = row.values[index] + slope * (context - points[index])
+    if index + 1 == len(points):
+        return first, slope * decodes, UNBOUNDED
+    return first, slope * decodes, (points[index + 1] - context) // decodes + 1
+
+
+def _alphas(skew: Skew, decodes: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    axis = skew.decodes
+    below = max(0, min(bisect_right(axis, decodes) - 1, len(axis) - 2))
+    share = min(1.0, max(0.0, (decodes - axis[below]) / (axis[below + 1] - axis[below])))
+    pairs = zip(skew.alpha[below], skew.alpha[below + 1], strict=True)
+    edges = tuple(round(_THOUSANDTHS * ratio) for ratio in skew.ratio)
+    return edges, tuple(first + share * (second - first) for first, second in pairs)

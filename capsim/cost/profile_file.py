@@ -1,63 +1,72 @@
 """Measured step costs as a file: the schema, and everything that can be wrong with one.
 
-A profile is one JSON object (version 1; every key is required, none other is allowed)::
+A profile is one JSON object, version 1::
 
     {
       "schema_version": 1,
       "provenance": {
-        "gpu": "h200", "engine": "vllm", "engine_version": "0.19.0",
+        "gpu": "h200", "gpu_name": "NVIDIA H200", "engine": "vllm", "engine_version": "0.24.0",
         "model": {"name": "llama-3.1-8b", "layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
                   "attention_heads": 32, "kv_heads": 8, "head_dim": 128, "vocabulary_size": 128256},
         "dtype": "bfloat16", "kv_dtype": "bfloat16", "tensor_parallel_size": 1,
-        "date": "2026-08-21", "measured_by": "...", "licence": "Apache-2.0", "attribution": "..."
+        "date": "2026-08-21", "measured_by": "...", "licence": "Apache-2.0", "attribution": "...",
+        "importer": "...", "files": [{"name": "gemm.csv", "sha256": "..."}], "notes": ["..."]
       },
+      "operators": [
+        {"name": "qkv_proj", "per": "tokens", "times": 32, "tag": "measured",
+         "counts": [1, 2, ...], "seconds": [...],
+         "aligned": {"multiple": 8, "counts": [8, 16, ...], "seconds": [...]}},
+        {"name": "lm_head", "per": "sequences", "times": 1, "tag": "measured", "counts": [...], "seconds": [...]}
+      ],
+      "attention": {
+        "times": 32,
+        "prefill": {"tag": "fitted", "new": [1, ...], "past": [0, ...], "seconds": [[...], ...]},
+        "decode": {"tag": "measured", "decodes": [1, ...], "context": [1, ...], "seconds": [[...], ...]},
+        "mixed": {"tag": "measured", "new": [...], "past": [...], "decodes": [...], "context": [...],
+                  "seconds": [[[[...]]]]},
+        "skew": {"tag": "fitted", "decodes": [...], "ratio": [1.0, ...], "alpha": [[...], ...]}
+      },
+      "host": {"tag": "assumed", "seconds": 0.0005},
+      "graph_sizes": [1, 2, 4, 8, ...],
       "ranges": {"tokens": [1, 8192], "sequences": [1, 256], "new": [1, 8192], "past": [0, 8192],
                  "decodes": [1, 256], "context": [16, 8192]},
-      "tables": {
-        "tokens":            {"tag": "measured", "tokens": [1, ...], "seconds": [...]},
-        "sequences":         {"tag": "measured", "sequences": [1, ...], "seconds": [...]},
-        "prefill_attention": {"tag": "fitted", "new": [1, ...], "past": [0, ...], "seconds": [[...], ...]},
-        "decode_attention":  {"tag": "measured", "decodes": [1, ...], "context": [1, ...], "seconds": [[...], ...]},
-        "host":              {"tag": "assumed", "seconds": 0.0005}
-      }
+      "held_out": [{"regime": "decode", "size": "small", "cases": 12, "median": 0.01, "p90": 0.03, "bias": -0.002}]
     }
 
-``tokens``: seconds of all operators that depend on the tokens of the batch, all layers together. ``sequences``:
-output projection and sampling, by sequences (decodes and chunks). ``prefill_attention``: one chunk, by its new
-tokens (rows) and the tokens before them (columns), all layers. ``decode_attention``: by decodes (rows) and tokens of
-context a sequence (columns), all layers. ``host``: seconds of each step that the GPU waits for the CPU. A tag is
-``measured``, ``fitted`` or ``assumed``. ``ranges`` say where the tables rest on measurements; a table may reach
-further, as a fit does, never less far.
+``aligned``, ``mixed``, ``skew``, ``graph_sizes`` and ``held_out`` may be absent; no other key is allowed. Seconds are
+of one call; a step takes `times` of them. Operators cover everything but attention: ``per`` tokens of the batch, or
+per sequence (decodes and chunks). ``aligned`` holds for counts that are multiples of ``multiple``, where a kernel has
+an alignment cliff. ``mixed`` is one chunk together with equal decodes, ``skew`` says what unequal decode lengths cost
+(see `Skew`). ``ranges`` say where the tables rest on measurements; a table may reach further, as a fit does, never
+less far. A tag is ``measured``, ``fitted`` or ``assumed``.
 
-Counts are whole numbers, strictly increasing, at least two an axis. Seconds never fall along an axis: more work
-takes no less time, a fall is noise or a kernel's alignment cliff, and interpolation would spread it over shapes that
-do not have it. Whoever writes a profile settles that first, for example by isotonic regression.
+Counts are whole numbers, strictly increasing, at least two an axis. Seconds never fall along an axis: more work takes
+no less time, a fall is noise, and interpolation would spread it over shapes that do not have it. Whoever writes a
+profile settles that first, for example by isotonic regression, and keeps alignment cliffs apart.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from capsim import documents
-from capsim.catalog.model import Model
-from capsim.cost.curve import Curve, Grid
 from capsim.cost.profile_reader import Reader
+from capsim.cost.profile_tables import (
+    MODEL_SHAPES,
+    RANGES,
+    Attention,
+    HeldOut,
+    Operator,
+    Profile,
+    Provenance,
+)
 from capsim.documents import Document
 from capsim.errors import BadInput, Fault
 
 SCHEMA_VERSION = 1
-MODEL_SHAPES = (
-    "layers",
-    "hidden_size",
-    "intermediate_size",
-    "attention_heads",
-    "kv_heads",
-    "head_dim",
-    "vocabulary_size",
-)
 _TEXTS = (
     "gpu",
+    "gpu_name",
     "engine",
     "engine_version",
     "dtype",
@@ -66,91 +75,9 @@ _TEXTS = (
     "measured_by",
     "licence",
     "attribution",
+    "importer",
 )
-RANGES = ("tokens", "sequences", "new", "past", "decodes", "context")
-_TABLES = ("tokens", "sequences", "prefill_attention", "decode_attention", "host")
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where a profile's figures come from and what they hold for.
-
-    Attributes:
-        gpu, engine, engine_version: what was measured.
-        model: the model's name.
-        shapes: its sizes, the keys of `MODEL_SHAPES`.
-        dtype, kv_dtype: of weights and of KV, e.g. ``bfloat16``.
-        tensor_parallel_size: ranks.
-        date: of the measurement.
-        measured_by: person or project.
-        licence: under which the figures may be used.
-        attribution: sentence that must accompany them.
-    """
-
-    gpu: str
-    engine: str
-    engine_version: str
-    model: str
-    shapes: dict[str, int]
-    dtype: str
-    kv_dtype: str
-    tensor_parallel_size: int
-    date: str
-    measured_by: str
-    licence: str
-    attribution: str
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A profile file, checked. See the module for the meaning of each table.
-
-    Attributes:
-        source: the file.
-        provenance: what the figures hold for.
-        ranges: lowest and highest count that was measured, by axis (the names in `RANGES`).
-        tags: ``measured``, ``fitted`` or ``assumed`` by table.
-        tokens, sequences, prefill_attention, decode_attention: seconds.
-        host: seconds a step.
-    """
-
-    source: str
-    provenance: Provenance
-    ranges: dict[str, tuple[int, int]]
-    tags: dict[str, str]
-    tokens: Curve
-    sequences: Curve
-    prefill_attention: Grid
-    decode_attention: Grid
-    host: float
-
-    def check(self, model: Model, weight_dtype: str, kv_dtype: str, tensor_parallel_size: int) -> None:
-        """Refuse a profile that was measured for something else.
-
-        Raises:
-            BadInput: every difference in the model's shapes, the dtypes and the ranks, naming both values.
-        """
-        stated = self.provenance
-        pairs: list[tuple[str, object, object]] = [
-            (f"model.{shape}", stated.shapes[shape], getattr(model, shape)) for shape in MODEL_SHAPES
-        ]
-        pairs += [
-            ("dtype", stated.dtype, weight_dtype),
-            ("kv_dtype", stated.kv_dtype, kv_dtype),
-            ("tensor_parallel_size", stated.tensor_parallel_size, tensor_parallel_size),
-        ]
-        faults = [
-            Fault(
-                self.source,
-                f"the profile of {stated.model} holds for {found}, the scenario asks for {asked} ({model.name})",
-                key=f"provenance.{key}",
-            )
-            for key, found, asked in pairs
-            if found != asked
-        ]
-        if faults:
-            raise BadInput(*faults)
 
 
 def load_profile(path: str | Path) -> Profile:
@@ -189,52 +116,106 @@ def _refuse_version(document: Document) -> None:
 
 
 def _read(reader: Reader) -> Profile:
-    parts = reader.members("schema_version", "provenance", "ranges", "tables")
+    parts = reader.members(
+        "schema_version",
+        "provenance",
+        "operators",
+        "attention",
+        "host",
+        "ranges",
+        optional=("graph_sizes", "held_out"),
+    )
+    attention, tags = _attention(parts["attention"])
     ranges = parts["ranges"].members(*RANGES)
-    tables = parts["tables"].members(*_TABLES)
+    host = parts["host"].members("tag", "seconds")
+    sizes = parts["graph_sizes"]
     profile = Profile(
         source=reader.document.source,
         provenance=_provenance(parts["provenance"]),
+        operators=tuple(_operator(item) for item in parts["operators"].items()),
+        attention=attention,
+        host=host["seconds"].seconds(),
+        tags={**tags, "host": host["tag"].tag()},
         ranges={name: ranges[name].range() for name in RANGES},
-        tags={name: tables[name].tag() for name in _TABLES},
-        tokens=tables["tokens"].curve("tokens"),
-        sequences=tables["sequences"].curve("sequences"),
-        prefill_attention=tables["prefill_attention"].grid("new", "past"),
-        decode_attention=tables["decode_attention"].grid("decodes", "context"),
-        host=tables["host"].members("tag", "seconds")["seconds"].seconds(),
+        graph_sizes=sizes.axis(least=0) or () if sizes.present else (),
+        held_out=tuple(_held_out(item) for item in parts["held_out"].items(least=0)),
     )
     if not reader.faults:
         _check_ranges(profile, ranges)
     return profile
 
 
+def _operator(reader: Reader) -> Operator:
+    parts = reader.members("name", "per", "times", "tag", "counts", "seconds", optional=("aligned",))
+    aligned = parts["aligned"].members("multiple", "counts", "seconds") if parts["aligned"].present else None
+    return Operator(
+        name=parts["name"].text(),
+        per=parts["per"].one_of("tokens", "sequences"),
+        times=parts["times"].count(),
+        tag=parts["tag"].tag(),
+        seconds=parts["counts"].curve(parts["seconds"]),
+        multiple=aligned["multiple"].count() if aligned else 0,
+        aligned=aligned["counts"].curve(aligned["seconds"]) if aligned else None,
+    )
+
+
+def _attention(reader: Reader) -> tuple[Attention, dict[str, str]]:
+    parts = reader.members("times", "prefill", "decode", optional=("mixed", "skew"))
+    tables = {name: parts[name] for name in ("prefill", "decode", "mixed", "skew") if parts[name].present}
+    attention = Attention(
+        times=parts["times"].count(),
+        prefill=parts["prefill"].grid("new", "past"),
+        decode=parts["decode"].grid("decodes", "context"),
+        mixed=parts["mixed"].mixed() if parts["mixed"].present else None,
+        skew=parts["skew"].skew() if parts["skew"].present else None,
+    )
+    return attention, {name: table.tag_of() for name, table in tables.items()}
+
+
+def _held_out(reader: Reader) -> HeldOut:
+    parts = reader.members("regime", "size", "cases", "median", "p90", "bias")
+    return HeldOut(
+        parts["regime"].one_of("prefill", "decode", "mixed"),
+        parts["size"].one_of("small", "large"),
+        parts["cases"].count(),
+        parts["median"].number(),
+        parts["p90"].number(),
+        parts["bias"].number(),
+    )
+
+
 def _check_ranges(profile: Profile, ranges: dict[str, Reader]) -> None:
-    for name, axis in _axes(profile).items():
+    for name, (first, last) in _reach(profile).items():
         low, high = profile.ranges[name]
-        if not axis[0] <= low <= high <= axis[-1]:
-            expected = f"inside the table, {axis[0]} to {axis[-1]}"
-            ranges[name].fault(f"measured from {low} to {high}", expected)
+        if not first <= low <= high <= last:
+            ranges[name].fault(f"measured from {low} to {high}", f"inside the table, {first} to {last}")
+
+
+def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
+    """How far the tables go on each axis; of several operators the shortest counts."""
+    prefill, decode = profile.attention.prefill, profile.attention.decode
+    reach = {
+        "new": (prefill.rows[0], prefill.rows[-1]),
+        "past": (prefill.columns[0], prefill.columns[-1]),
+        "decodes": (decode.rows[0], decode.rows[-1]),
+        "context": (decode.columns[0], decode.columns[-1]),
+    }
+    for per in ("tokens", "sequences"):
+        points = [operator.seconds.points for operator in profile.operators if operator.per == per]
+        if points:
+            reach[per] = (max(each[0] for each in points), min(each[-1] for each in points))
+    return reach
 
 
 def _provenance(reader: Reader) -> Provenance:
-    parts = reader.members("model", "tensor_parallel_size", *_TEXTS)
+    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS)
     model = parts["model"].members("name", *MODEL_SHAPES)
+    files = [item.members("name", "sha256") for item in parts["files"].items(least=0)]
     return Provenance(
         model=model["name"].text(),
         shapes={shape: model[shape].count() for shape in MODEL_SHAPES},
         tensor_parallel_size=parts["tensor_parallel_size"].count(),
+        files=tuple({name: file[name].text() for name in ("name", "sha256")} for file in files),
+        notes=tuple(item.text() for item in parts["notes"].items(least=0)),
         **{name: parts[name].text() for name in _TEXTS},
     )
-
-
-def _axes(profile: Profile) -> dict[str, tuple[int, ...]]:
-    prefill, decode = profile.prefill_attention, profile.decode_attention
-    axes = (
-        profile.tokens.points,
-        profile.sequences.points,
-        prefill.rows,
-        prefill.columns,
-        decode.rows,
-        decode.columns,
-    )
-    return dict(zip(RANGES, axes, strict=True))

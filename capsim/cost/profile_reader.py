@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from capsim.cost.curve import Curve, Grid
+from capsim.cost.profile_tables import Mixed, Skew
 from capsim.documents import Document, KeyPath
 from capsim.errors import Fault
 
@@ -41,20 +43,51 @@ class Reader:
         if self.value is not _MISSING:
             self.faults.append(self.document.fault(self.path, what, expected, suggestion))
 
-    def members(self, *names: str) -> dict[str, Reader]:
-        """Readers of an object's members, exactly these."""
+    @property
+    def present(self) -> bool:
+        """Whether the value is there at all."""
+        return self.value is not _MISSING
+
+    def members(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Reader]:
+        """Readers of an object's members: all of `names`, perhaps some of `optional`, no other."""
         value = self.value if isinstance(self.value, dict) else {}
+        known = (*names, *optional)
         if not isinstance(self.value, dict):
             self.fault(_found(self.value), "an object")
-            return {name: self._at(name, _MISSING) for name in names}
+            return {name: self._at(name, _MISSING) for name in known}
         for name in names:
             if name not in value:
                 self._at(name, None).fault("is missing")
         for name in value:
-            if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
                 self._at(name, None).fault("is not a key here", suggestion=close[0] if close else "")
-        return {name: self._at(name, value.get(name, _MISSING)) for name in names}
+        return {name: self._at(name, value.get(name, _MISSING)) for name in known}
+
+    def items(self, least: int = 1) -> list[Reader]:
+        """Readers of a list's items; a list that is missing has none."""
+        if isinstance(self.value, list) and len(self.value) >= least:
+            return [self._at(index, item) for index, item in enumerate(self.value)]
+        self.fault(_found(self.value), f"a list of at least {least}" if least else "a list")
+        return []
+
+    def one_of(self, *words: str) -> str:
+        """One of these words."""
+        if self.value in words:
+            return str(self.value)
+        self.fault(_found(self.value), " or ".join(words))
+        return words[0]
+
+    def number(self) -> float:
+        """A finite number."""
+        if (
+            isinstance(self.value, int | float)
+            and not isinstance(self.value, bool)
+            and math.isfinite(self.value)
+        ):
+            return float(self.value)
+        self.fault(_found(self.value), "a number")
+        return 0.0
 
     def text(self) -> str:
         """A text that is not empty."""
@@ -78,12 +111,13 @@ class Reader:
         return 0.0
 
     def tag(self) -> str:
-        """How a table's figures are known."""
+        """How figures are known."""
+        return self.one_of(*_TAGS)
+
+    def tag_of(self) -> str:
+        """How the figures of this table are known."""
         tag = self.value.get("tag", _MISSING) if isinstance(self.value, dict) else _MISSING
-        if tag in _TAGS:
-            return str(tag)
-        self._at("tag", tag).fault(_found(tag), " or ".join(_TAGS))
-        return "assumed"
+        return self._at("tag", tag).tag()
 
     def range(self) -> tuple[int, int]:
         """Lowest and highest count."""
@@ -98,11 +132,10 @@ class Reader:
         self.fault(_found(value), "the lowest and the highest count")
         return _UNKNOWN_AXIS
 
-    def curve(self, axis: str) -> Curve:
-        """A table of seconds over one axis."""
-        parts = self.members("tag", axis, "seconds")
-        points = parts[axis].axis()
-        values = parts["seconds"].row(len(points)) if points else None
+    def curve(self, seconds: Reader) -> Curve:
+        """Seconds over the counts that stand here."""
+        points = self.axis()
+        values = seconds.row(len(points)) if points else None
         return Curve.through(points, values) if points and values else _UNKNOWN_CURVE
 
     def grid(self, rows: str, columns: str) -> Grid:
@@ -114,11 +147,52 @@ class Reader:
         values = parts["seconds"].table(len(row_points), len(column_points))
         return Grid(row_points, column_points, values) if values else _UNKNOWN_GRID
 
-    def axis(self) -> tuple[int, ...] | None:
-        """Strictly increasing counts, at least two; None where they are not."""
+    def mixed(self) -> Mixed | None:
+        """Attention of one chunk with equal decodes, over four axes."""
+        names = ("new", "past", "decodes", "context")
+        parts = self.members("tag", *names, "seconds")
+        new, past, decodes, context = (parts[name].axis() for name in names)
+        if not (new and past and decodes and context):
+            return None
+        seconds = parts["seconds"].block((len(new), len(past), len(decodes), len(context)))
+        return None if seconds is None else Mixed(new, past, decodes, context, seconds)
+
+    def skew(self) -> Skew | None:
+        """Shares by decodes and by longest over mean context."""
+        parts = self.members("tag", "decodes", "ratio", "alpha")
+        decodes = parts["decodes"].axis()
+        ratio = parts["ratio"].value
+        rows = parts["alpha"].value
+        sound = isinstance(ratio, list) and all(map(_is_duration, ratio)) and len(ratio) > 0
+        if not sound or ratio[0] != 1 or any(b <= a for a, b in pairwise(ratio)):
+            parts["ratio"].fault(_found(ratio), "numbers that increase from 1")
+            return None
+        if decodes is None:
+            return None
+        for index, row in enumerate(rows if isinstance(rows, list) else []):
+            if not (isinstance(row, list) and len(row) == len(ratio) and all(map(_is_share, row))):
+                parts["alpha"]._at(index, row).fault(_found(row), f"{len(ratio)} shares from 0 to 1")
+                return None
+        if not isinstance(rows, list) or len(rows) != len(decodes):
+            parts["alpha"].fault(_found(rows), f"{len(decodes)} rows, as many as the axis has")
+            return None
+        return Skew(decodes, tuple(map(float, ratio)), tuple(tuple(map(float, row)) for row in rows))
+
+    def block(self, shape: Sequence[int]) -> tuple[Any, ...] | None:
+        """Nested lists of seconds of this shape, none of which falls along the last two axes; None where not."""
+        if len(shape) == 2:
+            return self.table(*shape)
+        if not isinstance(self.value, list) or len(self.value) != shape[0]:
+            self.fault(_found(self.value), f"a list of {shape[0]}, as many as the axis has")
+            return None
+        read = [self._at(index, item).block(shape[1:]) for index, item in enumerate(self.value)]
+        return None if any(item is None for item in read) else tuple(read)
+
+    def axis(self, least: int = 2) -> tuple[int, ...] | None:
+        """Strictly increasing counts, at least so many; None where they are not."""
         value = self.value
-        if not isinstance(value, list) or len(value) < 2 or not all(map(_is_count, value)):
-            self.fault(_found(value), "at least two whole numbers")
+        if not isinstance(value, list) or len(value) < least or not all(map(_is_count, value)):
+            self.fault(_found(value), f"at least {least} whole numbers" if least else "whole numbers")
             return None
         for before, after in pairwise(value):
             if after <= before:
@@ -171,6 +245,10 @@ def _is_count(value: object) -> bool:
 
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _is_share(value: object) -> bool:
+    return _is_duration(value) and isinstance(value, int | float) and value <= 1
 
 
 def _found(value: object) -> str:

@@ -67,8 +67,8 @@ class StepCost(ABC):
     Attributes:
         source: ``measured``, ``analytic`` or ``stated``: what the figures rest on.
         description: one sentence for the report.
-        needs_spread: whether the cost reads `BatchShape.squared_context` and `largest_context`; the engine fills them
-            only then, because they take a look at every sequence.
+        needs_spread: whether the cost reads `BatchShape.squared_context` and `largest_context`; the engine keeps them
+            only then.
     """
 
     source: str

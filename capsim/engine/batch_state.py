@@ -18,15 +18,14 @@ class BatchState:
         usable_blocks: KV blocks that can be held.
         admissions: sequences admitted so far; the next one's serial number.
         touched: sequences handled one by one, a measure of the work done.
-
     """
 
     __slots__ = ("admissions", "blocks", "decodes", "prefilling", "touched", "usable_blocks", "waiting")
 
-    def __init__(self, configuration: EngineConfiguration) -> None:
+    def __init__(self, configuration: EngineConfiguration, keeps_spread: bool = False) -> None:
         self.waiting: deque[Sequence] = deque()
         self.prefilling: deque[Sequence] = deque()
-        self.decodes = DecodeBatch(configuration.block_size)
+        self.decodes = DecodeBatch(configuration.block_size, keeps_spread)
         self.usable_blocks = configuration.usable_blocks
         self.blocks = 0
         self.admissions = 0

@@ -26,7 +26,6 @@ class EngineConfiguration:
 
     Raises:
         BadInput: a count that is too small.
-
     """
 
     num_gpu_blocks: int

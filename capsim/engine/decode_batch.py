@@ -16,14 +16,30 @@ class DecodeBatch:
         step: steps taken since the replica started.
         count: decoding sequences.
         context: sum of their contexts in the next step, the new token included, tokens.
+        squared_context: sum of their squares; kept only where the spread is.
 
+    Args:
+        block_size: tokens in a KV block.
+        keeps_spread: whether unequal contexts matter to the step cost; it takes some time to know them.
     """
 
-    __slots__ = ("_ends", "_phases", "block_size", "context", "count", "step")
+    __slots__ = (
+        "_ends",
+        "_keeps_spread",
+        "_longest",
+        "_phases",
+        "block_size",
+        "context",
+        "count",
+        "squared_context",
+        "step",
+    )
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, keeps_spread: bool = False) -> None:
         self.block_size = block_size
-        self.step = self.count = self.context = 0
+        self.step = self.count = self.context = self.squared_context = 0
+        self._keeps_spread = keeps_spread
+        self._longest: list[tuple[int, int, int, Sequence]] = []
         self._phases = [0] * block_size
         self._ends: list[tuple[int, int, Sequence]] = []
 
@@ -35,6 +51,9 @@ class DecodeBatch:
         self.context += sequence.target + 1
         self._phases[(step - sequence.target) % self.block_size] += 1
         heappush(self._ends, (end, sequence.admitted, sequence))
+        if self._keeps_spread:
+            self.squared_context += (sequence.target + 1) ** 2
+            heappush(self._longest, (step - sequence.target, sequence.admitted, step, sequence))
 
     def leave(self, sequence: Sequence) -> int:
         """Stop decoding at this step boundary and return the KV blocks that the sequence held.
@@ -46,6 +65,8 @@ class DecodeBatch:
         sequence.generated += steps
         self.count -= 1
         self.context -= length + 1
+        if self._keeps_spread:
+            self.squared_context -= (length + 1) ** 2
         self._phases[(sequence.joined - sequence.target) % self.block_size] -= 1
         sequence.joined = sequence.end_step = -1
         return -(-length // self.block_size)
@@ -53,6 +74,8 @@ class DecodeBatch:
     def advance(self, steps: int) -> int:
         """Take `steps` steps and return the KV blocks that they took."""
         blocks = self.blocks_in(steps)
+        if self._keeps_spread:
+            self.squared_context += 2 * steps * self.context + steps * steps * self.count
         self.step += steps
         self.context += steps * self.count
         return blocks
@@ -106,7 +129,12 @@ class DecodeBatch:
         """Whether this member takes a new KV block in the next step."""
         return (sequence.target + self.step - sequence.joined) % self.block_size == 0
 
-    def spread(self) -> tuple[int, int]:
-        """Sum of the squared contexts and the largest context in the next step. Touches every sequence."""
-        contexts = [sequence.target + self.step - sequence.joined + 1 for sequence in self.members()]
-        return sum(context * context for context in contexts), max(contexts, default=0)
+    def largest_context(self) -> int:
+        """The longest context in the next step, 0 without decodes; only where the spread is kept.
+
+        All contexts grow alike, so the longest stays the longest: a heap by how long a sequence was when it joined.
+        """
+        longest = self._longest
+        while longest and longest[0][3].joined != longest[0][2]:
+            heappop(longest)
+        return self.step - longest[0][0] + 1 if longest else 0

@@ -16,7 +16,6 @@ class Plan(NamedTuple):
         chunks: prompt tokens to compute.
         sequences: the sequences that compute them, one a chunk.
         steps: how long the plan holds if nothing comes from outside; 1 is always right.
-
     """
 
     chunks: Many[Chunk]

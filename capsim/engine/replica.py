@@ -47,7 +47,6 @@ class Observation:
         running, waiting: sequences.
         blocks: KV blocks held, those of the step that began at the boundary included once the time is past it.
         context: tokens that the decoding sequences read in the step from the boundary on.
-
     """
 
     time: float
@@ -70,7 +69,6 @@ class Replica:
         resumed_gaps: seconds between the tokens on both sides of a preemption.
         lost_tokens: tokens generated for sequences that were aborted or lost.
         lost_first_tokens: how many of them were first tokens.
-
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class Replica:
         self._spread = cost.needs_spread
         self._scheduler = scheduler or VllmScheduler(configuration)
         self._longest_plan = longest_plan
-        self._state = BatchState(configuration)
+        self._state = BatchState(configuration, cost.needs_spread)
         self._aborts: list[Sequence] = []
         self._leaps = bytearray()
         self._now = 0.0
@@ -230,9 +228,12 @@ class Replica:
         decodes = self._state.decodes
         if not self._spread:
             return BatchShape(chunks, decodes.count, decodes.context)
-        squared, largest = decodes.spread()
         return BatchShape(
-            chunks, decodes.count, decodes.context, squared_context=squared, largest_context=largest
+            chunks,
+            decodes.count,
+            decodes.context,
+            squared_context=decodes.squared_context,
+            largest_context=decodes.largest_context(),
         )
 
     def _cut(self, time: float) -> None:

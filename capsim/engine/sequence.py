@@ -23,7 +23,6 @@ class Sequence:
         last_token: when it last generated a token before a preemption, seconds.
         cached: prompt tokens found in the prefix cache.
         preemptions: how often its KV was taken away.
-
     """
 
     __slots__ = (

@@ -13,7 +13,6 @@ class Latencies:
         tokenization: text to tokens, before the engine's queue.
         detokenization: tokens to text, after each step.
         stream_flush: until a token's event is on the wire, after each step.
-
     """
 
     network: float = 0.0
@@ -53,7 +52,6 @@ class FleetConfiguration:
         model_load_time: seconds between a replica's repair and its first request.
         max_retries: how often a request that lost its replica is sent again before it ends as an error.
         failures: replicas that die, and when.
-
     """
 
     replicas: int

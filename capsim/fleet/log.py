@@ -55,7 +55,6 @@ class RequestColumns:
         attempts: how often it was handed to a replica.
         replica: index of the replica that served it last, -1 if none did.
         outcome: an `Outcome`.
-
     """
 
     arrival: Floats
@@ -88,7 +87,6 @@ class LeapColumns:
         blocks: KV blocks held after the first step was planned; each of the `steps` that follow takes
             ``decodes / block_size`` more on average.
         first, slope: seconds.
-
     """
 
     replica: Integers
@@ -141,7 +139,6 @@ class RunLog:
         lost_tokens: tokens generated for attempts that died with their replica or were aborted.
         lost_first_tokens: how many of them were first tokens.
         events: SimPy events processed.
-
     """
 
     requests: RequestColumns

@@ -12,7 +12,6 @@ class Server:
         replica: the engine.
         state: what it is doing.
         changes: every state it entered, and when.
-
     """
 
     __slots__ = ("changes", "index", "replica", "state")

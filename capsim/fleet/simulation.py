@@ -34,7 +34,6 @@ def simulate(
         cost: every replica's step cost.
         concurrency: None for an open loop (requests come at their arrival times); else a closed loop: so many clients
             each send the next request of the list as soon as their last one ended, and arrival times are ignored.
-
     """
     return _Simulation(requests, fleet, engine, cost, concurrency).run()
 

@@ -21,7 +21,6 @@ def check_conservation(log: RunLog) -> None:
 
     Raises:
         InvariantBroken: with the numbers, when a law does not hold.
-
     """
     _check_outcomes(log)
     _check_blocks(log)

@@ -29,7 +29,6 @@ class Gate:
         attained: share of the samples within the limit; NaN for quality, which has no samples.
         required: the share that must be within; NaN for quality.
         passed: whether the gate is open.
-
     """
 
     name: str
@@ -59,7 +58,6 @@ def check_gates(
 
     Raises:
         BadInput: no request was measured, or an objective names an unknown metric.
-
     """
     if len(failed) == 0:
         raise BadInput("no request was measured, so no gate can be judged")

@@ -21,7 +21,6 @@ class Goodput:
         joint_attainment: share of all measured requests that were good.
         requests: good requests per second.
         output_tokens: output tokens of good requests per second.
-
     """
 
     joint_attainment: float
@@ -60,7 +59,6 @@ def goodput(
 
     Raises:
         BadInput: the class matched no request; that is neither 0 nor 100 %.
-
     """
     if len(output) == 0:
         raise BadInput("goodput of a class that matched no request")

@@ -29,7 +29,6 @@ class Gaps:
         seconds: shape (k,).
         count: gaps of that length, shape (k,).
         bound: relative error of `seconds`, upwards; 0 if they are exact.
-
     """
 
     seconds: Floats
@@ -62,7 +61,6 @@ def inter_token_gaps(
             (g,).
         unserved: tokens that failed requests still owed; each counts as an infinite gap.
         most_steps: steps that are expanded one by one.
-
     """
     rows = (leaps.decodes > 0) & (leaps.steps > 0)
     steps, decodes, first, slope = (

@@ -26,7 +26,6 @@ class RequestLatencies:
         ttft: from submission to the first token.
         tpot: (last token - first token) / (output - 1).
         e2e: from submission to the last token, ``ttft + (output - 1) * tpot``.
-
     """
 
     ttft: Floats
@@ -54,7 +53,6 @@ class TtftParts:
         queue: in the engine's queue until the first step that worked on the request.
         prefill: from there to the end of the step that made the first token.
         stream_out: detokenization, flush and network of the first token.
-
     """
 
     network_and_gateway: Floats

@@ -36,7 +36,6 @@ class Occupancy:
         waiting_mean, waiting_max: sequences in the queue of a replica.
         blocks_mean, blocks_max: KV blocks held by a replica when a leap begins; decodes take more along a
             leap, so both are a little low.
-
     """
 
     steps: int

@@ -11,7 +11,6 @@ class LatencyObjective:
         metric: ``ttft``, ``tpot``, ``itl`` or ``e2e``, as the user observes it.
         percentile: in percent, above 0 and at most 100.
         limit: seconds, above 0.
-
     """
 
     metric: str
@@ -41,7 +40,6 @@ class Objectives:
         latency: latency gates.
         error_rate: largest share of requests that may fail, be rejected or time out; None: no gate.
         quality: quality gates.
-
     """
 
     latency: tuple[LatencyObjective, ...]

@@ -36,7 +36,6 @@ def percentiles(values: Floats, wanted: Sequence[float], weights: Integers | Non
 
     Returns:
         One value for each wanted percentile, NaN if there is no sample.
-
     """
     counts = np.ones(len(values), dtype=np.int64) if weights is None else weights
     order = np.argsort(values)
@@ -57,7 +56,6 @@ class Distribution:
         count: samples, infinite ones (failed requests) included.
         mean: of the finite samples; NaN if there are none.
         p50, p90, p95, p99: over all samples, so infinite where too many failed; NaN if there are none.
-
     """
 
     count: int

@@ -33,7 +33,6 @@ def warm_up(values: Floats, batch: int = 5) -> int:
 
     Returns:
         A multiple of `batch`, at most n / 2.
-
     """
     count = len(values) // batch
     if count < 2:
@@ -53,7 +52,6 @@ class Trend:
     Attributes:
         slope: per mean.
         p_value: chance of a slope at least so large where there is none, one-sided.
-
     """
 
     slope: float
@@ -69,7 +67,6 @@ def trend(means: Floats) -> Trend:
 
     Args:
         means: at least 4, shape (b,).
-
     """
     from scipy.special import stdtr  # scipy is loaded only where a test is made
 
@@ -98,7 +95,6 @@ def rise(levels: Floats) -> float:
 
     Returns:
         Chance of so large a rise where there is no drift, one-sided.
-
     """
     from scipy.special import stdtr  # scipy is loaded only where a test is made
 
@@ -117,7 +113,6 @@ class Drift:
         slope: requests per second.
         growth: slope over the rate of arrivals in that half, the share of them that stayed behind.
         p_value: chance of such a slope in a steady system.
-
     """
 
     slope: float
@@ -140,7 +135,6 @@ def backlog_drift(log: RunLog) -> Drift:
 
     Returns:
         No drift (p-value 1) where fewer than two requests a batch arrive in that half.
-
     """
     requests = log.requests
     present = (requests.outcome == Outcome.COMPLETED) | (requests.outcome == Outcome.UNFINISHED)

@@ -57,7 +57,6 @@ class Throughput:
         offered: requests that arrived in the window; NaN where all arrive at once.
         requests: requests completed in the window, warm-up included if it ended there.
         input_tokens, output_tokens, total_tokens: tokens of the requests completed in the window.
-
     """
 
     window_start: float
@@ -95,7 +94,6 @@ class Summary:
         gates: every objective and how the run stood to it.
         goodput: what was served inside the objectives.
         occupancy: how full the replicas were.
-
     """
 
     counts: Counts
@@ -133,7 +131,6 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
 
     Raises:
         BadInput: nothing is left to measure.
-
     """
     requests = log.requests
     measured: Rows = np.arange(len(requests.arrival)) >= cut

@@ -30,7 +30,6 @@ class ArrivalProcess(ABC):
 
         Raises:
             BadInput: `rate` or `duration` is not above 0.
-
         """
 
 
@@ -83,7 +82,6 @@ class GammaArrivals(RenewalProcess):
     Attributes:
         burstiness: shape of the gamma distribution. 1 is a Poisson process, below 1 is burstier, above 1 is
             more regular; the gaps' coefficient of variation is 1 / sqrt(burstiness).
-
     """
 
     burstiness: float = 1.0
@@ -136,7 +134,6 @@ class EnvelopeArrivals(ArrivalProcess):
 
     Attributes:
         weights: relative rate of each bin, not negative, at least one above 0.
-
     """
 
     weights: tuple[float, ...]

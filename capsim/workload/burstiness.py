@@ -13,7 +13,6 @@ def gap_cv(arrival: Floats) -> float:
 
     Args:
         arrival: seconds, shape (n,), not decreasing.
-
     """
     gaps = np.diff(arrival)
     if len(gaps) < 2 or gaps.mean() == 0:
@@ -32,7 +31,6 @@ def dispersion_of_counts(arrival: Floats, window: float) -> float:
 
     Returns:
         The index, NaN where fewer than 2 windows are complete.
-
     """
     since = arrival - arrival[0]
     windows = int(since[-1] // window)

@@ -38,7 +38,6 @@ class Demand(ABC):
 
         Raises:
             BadInput: `rate` or `duration` is not above 0.
-
         """
 
     @abstractmethod
@@ -132,7 +131,6 @@ class TraceDemand(Demand):
         trace: what was recorded.
         bin: seconds of one bin of the rate envelope; the trace's duration is divided into equal bins as near
             to this as possible, so that no last bin is left too short to tell a rate.
-
     """
 
     trace: Trace
@@ -179,7 +177,6 @@ class TraceDemand(Demand):
 
         Raises:
             BadInput: `rate` is not above 0, or all requests of the trace arrive at once.
-
         """
         if not 0 < rate < math.inf:
             raise BadInput(f"a rate must be above 0, found {rate:g}/s")

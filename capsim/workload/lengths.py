@@ -91,7 +91,6 @@ class LognormalLength(LengthDistribution):
         mean: before rounding and cutting, tokens.
         cv: coefficient of variation before rounding and cutting, standard deviation over mean.
         max: longer ones count as this long; None: no limit.
-
     """
 
     mean: float

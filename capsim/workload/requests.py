@@ -14,7 +14,6 @@ class Requests:
         arrival: seconds from the start of the run, shape (n,), float64, not decreasing.
         prompt: prompt tokens, shape (n,), int64, each at least 1.
         output: tokens to generate, shape (n,), int64, each at least 1.
-
     """
 
     arrival: NDArray[np.float64]

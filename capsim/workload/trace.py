@@ -47,7 +47,6 @@ class Trace:
         dropped: rows that were not used.
         out_of_order: used rows that were earlier than the used row before; they were sorted.
         ignored_columns: columns of the file that carry nothing for capsim.
-
     """
 
     name: str
@@ -103,7 +102,6 @@ def read_azure(path: str | Path) -> Trace:
 
     Raises:
         BadInput: no such file, not such a format, or no usable row.
-
     """
     path = Path(path)
     source = str(path)

@@ -14,6 +14,41 @@ DECODES = [1, 8, 64, 256]
 CONTEXT = [16, 512, 4096, 16384]
 
 
+def prefill_seconds(new: int, past: int) -> float:
+    return 1.25e-5 + 2.8e-11 * new * (past + new / 2)
+
+
+def decode_seconds(decodes: int, context: int) -> float:
+    return max(1.25e-5, 9.4e-10 * decodes * context)
+
+
+def mixed(factor: float) -> dict[str, Any]:
+    """A mixed grid in which a chunk and decodes take `factor` times as long as apart."""
+
+    def row(new: int, past: int, decodes: int) -> list[float]:
+        return [
+            factor * (prefill_seconds(new, past) + decode_seconds(decodes, context)) for context in CONTEXT
+        ]
+
+    seconds = [[[row(new, past, decodes) for decodes in DECODES] for past in PAST] for new in NEW]
+    return {
+        "tag": "measured",
+        "new": NEW,
+        "past": PAST,
+        "decodes": DECODES,
+        "context": CONTEXT,
+        "seconds": seconds,
+    }
+
+
+SKEW = {
+    "tag": "fitted",
+    "decodes": [1, 64],
+    "ratio": [1.0, 1.5, 3.0],
+    "alpha": [[0.0, 0.0, 0.0], [0.0, 0.25, 0.5]],
+}
+
+
 def document() -> dict[str, Any]:
     """A valid profile, new at each call so that a test may damage it."""
     shapes = ("layers", "hidden_size", "intermediate_size", "attention_heads", "kv_heads", "head_dim")
@@ -21,6 +56,7 @@ def document() -> dict[str, Any]:
         "schema_version": 1,
         "provenance": {
             "gpu": "h200",
+            "gpu_name": "NVIDIA H200",
             "engine": "vllm",
             "engine_version": "0.19.0",
             "model": {
@@ -35,7 +71,52 @@ def document() -> dict[str, Any]:
             "measured_by": "a test",
             "licence": "Apache-2.0",
             "attribution": "made up for tests",
+            "importer": "none",
+            "files": [],
+            "notes": ["every figure is a formula"],
         },
+        "operators": [
+            {
+                "name": "qkv_proj",
+                "per": "tokens",
+                "times": 32,
+                "tag": "measured",
+                "counts": TOKENS,
+                "seconds": [max(1e-4, 6e-7 * n) for n in TOKENS],
+            },
+            {
+                "name": "norm",
+                "per": "tokens",
+                "times": 64,
+                "tag": "assumed",
+                "counts": TOKENS,
+                "seconds": [1e-6 + 1e-9 * n for n in TOKENS],
+            },
+            {
+                "name": "lm_head",
+                "per": "sequences",
+                "times": 1,
+                "tag": "measured",
+                "counts": SEQUENCES,
+                "seconds": [3e-4 + 1e-6 * n for n in SEQUENCES],
+            },
+        ],
+        "attention": {
+            "times": 32,
+            "prefill": {
+                "tag": "fitted",
+                "new": NEW,
+                "past": PAST,
+                "seconds": [[prefill_seconds(new, past) for past in PAST] for new in NEW],
+            },
+            "decode": {
+                "tag": "measured",
+                "decodes": DECODES,
+                "context": CONTEXT,
+                "seconds": [[decode_seconds(decodes, context) for context in CONTEXT] for decodes in DECODES],
+            },
+        },
+        "host": {"tag": "assumed", "seconds": 5e-4},
         "ranges": {
             "tokens": [1, 8192],
             "sequences": [1, 256],
@@ -43,31 +124,6 @@ def document() -> dict[str, Any]:
             "past": [0, 8192],
             "decodes": [1, 256],
             "context": [16, 4096],
-        },
-        "tables": {
-            "tokens": {
-                "tag": "measured",
-                "tokens": TOKENS,
-                "seconds": [max(4e-3, 22e-6 * n) for n in TOKENS],
-            },
-            "sequences": {
-                "tag": "measured",
-                "sequences": SEQUENCES,
-                "seconds": [3e-4 + 1e-6 * n for n in SEQUENCES],
-            },
-            "prefill_attention": {
-                "tag": "fitted",
-                "new": NEW,
-                "past": PAST,
-                "seconds": [[4e-4 + 9e-10 * n * (past + n / 2) for past in PAST] for n in NEW],
-            },
-            "decode_attention": {
-                "tag": "measured",
-                "decodes": DECODES,
-                "context": CONTEXT,
-                "seconds": [[max(4e-4, 3e-8 * n * context) for context in CONTEXT] for n in DECODES],
-            },
-            "host": {"tag": "assumed", "seconds": 5e-4},
         },
     }
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from capsim.cost import UNBOUNDED, BatchShape, Chunk, ProfileCost, load_profile
+from capsim.cost.step import grown
 from capsim.errors import BadInput, Fault
 from tests.cost.hardware import LLAMA_8B, LLAMA_70B
-from tests.cost.profiles import document, write
+from tests.cost.profiles import SKEW, document, mixed, write
 
 
 @pytest.fixture
@@ -19,37 +20,141 @@ def cost(tmp_path: Path) -> ProfileCost:
 
 
 def test_measured_points_come_back(cost: ProfileCost) -> None:
-    tables = document()["tables"]
-    for decodes, row in ((8, 1), (64, 2)):
-        base = cost.profile.tokens.at(decodes) + cost.profile.sequences.at(decodes) + 5e-4
-        for column, context in enumerate(tables["decode_attention"]["context"]):
-            expected = base + tables["decode_attention"]["seconds"][row][column]
+    content = document()
+    operators, attention = content["operators"], content["attention"]
+    for decodes, row in ((16, None), (8, 1), (64, 2)):
+        base = sum(cost.parts(BatchShape((), decodes, 16 * decodes)).values())
+        if row is None:
+            continue
+        base -= 32 * attention["decode"]["seconds"][row][0]
+        for column, context in enumerate(attention["decode"]["context"]):
+            expected = base + 32 * attention["decode"]["seconds"][row][column]
             assert cost.step(BatchShape((), decodes, decodes * context)) == pytest.approx(expected, rel=1e-12)
     expected = (
-        tables["tokens"]["seconds"][2]
-        + tables["sequences"]["seconds"][0]
-        + tables["prefill_attention"]["seconds"][1][1]
+        32 * operators[0]["seconds"][2]
+        + 64 * operators[1]["seconds"][2]
+        + operators[2]["seconds"][0]
+        + 32 * attention["prefill"]["seconds"][1][1]
         + 5e-4
     )
     assert cost.step(BatchShape((Chunk(256, 1024),), 0, 0)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_parts_add_up_to_the_step(cost: ProfileCost) -> None:
+    batch = BatchShape((Chunk(256, 1024), Chunk(3, 0)), 8, 8000)
+    parts = cost.parts(batch)
+    assert list(parts) == ["qkv_proj", "norm", "lm_head", "host", "attention"]
+    assert sum(parts.values()) == pytest.approx(cost.step(batch), rel=1e-12)
+    assert parts["qkv_proj"] == pytest.approx(cost.profile.operators[0].at(256 + 3 + 8), rel=1e-12)
+    assert parts["lm_head"] == pytest.approx(cost.profile.operators[2].at(10), rel=1e-12)
 
 
 def test_between_points_it_is_linear(cost: ProfileCost) -> None:
     ends = [cost.step(BatchShape((), 8, 8 * context)) for context in (512, 4096)]
     middle = cost.step(BatchShape((), 8, 8 * (512 + 4096) // 2))
     assert middle == pytest.approx(sum(ends) / 2, rel=1e-12)
-    chunk = [cost.profile.prefill_attention.row(new).at(1024) for new in (256, 2048, (256 + 2048) // 2)]
+    prefill = cost.profile.attention.prefill
+    chunk = [prefill.row(new).at(1024) for new in (256, 2048, (256 + 2048) // 2)]
     assert chunk[2] == pytest.approx((chunk[0] + chunk[1]) / 2, rel=1e-12)
 
 
 def test_outside_the_points_it_extrapolates_and_never_falls(cost: ProfileCost) -> None:
-    tokens = cost.profile.tokens
+    tokens = cost.profile.operators[0].seconds
     assert tokens.at(16_384) == pytest.approx(tokens.at(8192) + 8192 * tokens.slopes[-1], rel=1e-12)
     assert cost.step(BatchShape((), 8, 8)) == cost.step(BatchShape((), 8, 8 * 16))
     assert cost.line(BatchShape((), 8, 8 * 16384)).steps == UNBOUNDED
-    large = cost.profile.decode_attention.row(512)
-    rows = [cost.profile.decode_attention.values[row][3] for row in (2, 3)]
+    decode = cost.profile.attention.decode
+    large = decode.row(512)
+    rows = [decode.values[row][3] for row in (2, 3)]
     assert large.values[3] == pytest.approx(rows[1] + (rows[1] - rows[0]) / 192 * 256, rel=1e-12)
+
+
+def changed(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> ProfileCost:
+    content = document()
+    change(content)
+    return ProfileCost(load_profile(write(tmp_path, content)), LLAMA_8B, "bfloat16", "bfloat16", 1)
+
+
+def test_alignment_cliffs_are_kept_apart(tmp_path: Path) -> None:
+    """A line through the odd points would price an aligned batch at twice its time."""
+
+    def cliff(content: dict[str, Any]) -> None:
+        content["operators"][0] |= {
+            "counts": [1, 513, 8193],
+            "seconds": [1e-4, 113.1e-6, 2e-3],
+            "aligned": {"multiple": 8, "counts": [8, 512, 8192], "seconds": [5e-5, 55.9e-6, 1e-3]},
+        }
+        content["ranges"]["tokens"] = [1, 8192]
+
+    cost = changed(tmp_path, cliff)
+    time = {
+        n: cost.parts(BatchShape((Chunk(n, 0),), 0, 0))["qkv_proj"] / 32 for n in (511, 512, 513, 520, 521)
+    }
+    assert time[512] == pytest.approx(55.9e-6)
+    assert time[513] == pytest.approx(113.1e-6)
+    assert time[520] < 60e-6
+    assert 110e-6 < time[511] < time[521]
+
+
+def test_batches_are_padded_to_captured_graphs(tmp_path: Path) -> None:
+    cost = changed(tmp_path, lambda content: content.update(graph_sizes=[1, 2, 4, 8, 64, 512]))
+    plain = changed(tmp_path, dict)
+
+    def tokens(cost: ProfileCost, count: int) -> float:
+        return cost.parts(BatchShape((), count, 100 * count))["norm"]
+
+    assert tokens(cost, 9) == tokens(cost, 64) == tokens(plain, 64) > tokens(plain, 9)
+    assert tokens(cost, 513) == tokens(plain, 513)  # beyond the largest graph a batch is not padded
+    assert cost.parts(BatchShape((), 9, 900))["lm_head"] == plain.parts(BatchShape((), 9, 900))["lm_head"]
+
+
+def test_mixed_batches_take_as_long_as_measured(tmp_path: Path) -> None:
+    cost = changed(tmp_path, lambda content: content["attention"].update(mixed=mixed(1.4)))
+    plain = changed(tmp_path, dict)
+    for chunks, decodes, context in (
+        ((Chunk(256, 1024),), 8, 8 * 512),  # on the grid
+        ((Chunk(700, 3000),), 20, 20 * 1000),  # between
+        ((Chunk(9000, 0),), 300, 300 * 20_000),  # outside: the nearest ratio
+        ((Chunk(256, 0), Chunk(100, 50)), 8, 8 * 700),  # several chunks: one of their mean past
+    ):
+        batch = BatchShape(chunks, decodes, context)
+        apart = plain.parts(batch)["attention"]
+        assert cost.parts(batch)["attention"] == pytest.approx(1.4 * apart, rel=1e-9)
+    for alone in (BatchShape((Chunk(256, 0),), 0, 0), BatchShape((), 8, 4096)):
+        assert cost.step(alone) == plain.step(alone)
+
+
+def test_unequal_decodes_cost_more(tmp_path: Path) -> None:
+    """By hand: 64 decodes of mean 1,000, the longest 2,000: alpha 0.25 of the way to all of them at 2,000."""
+    cost = changed(tmp_path, lambda content: content["attention"].update(skew=SKEW))
+    plain = changed(tmp_path, dict)
+    assert cost.needs_spread
+    assert not plain.needs_spread
+
+    def attention(cost: ProfileCost, mean: int, largest: int) -> float:
+        return cost.parts(BatchShape((), 64, 64 * mean, largest_context=largest))["attention"]
+
+    expected = 0.75 * attention(plain, 1000, 1000) + 0.25 * attention(plain, 2000, 2000)
+    assert attention(cost, 1000, 2000) == pytest.approx(expected, rel=1e-12)
+    assert attention(cost, 1000, 1400) == attention(plain, 1000, 1000)  # below the first edge that costs
+    assert attention(cost, 1000, 1000) == attention(plain, 1000, 1000)
+
+
+@pytest.mark.parametrize("largest", [1000, 1400, 1500, 1501, 2000, 3000, 3001, 9000, 40_000])
+def test_lines_of_unequal_decodes_are_exact(tmp_path: Path, largest: int) -> None:
+    """Each step of a line is the step of the grown batch, across the edges of the ratio and of the contexts."""
+    cost = changed(tmp_path, lambda content: content["attention"].update(skew=SKEW))
+    batch = BatchShape((), 33, 33 * 1000, largest_context=largest)
+    done = 0
+    while done < 5000:
+        line = cost.line(batch)
+        for step in {0, 1, line.steps // 2, min(line.steps, 10_000) - 1}:
+            if step < line.steps:
+                exact = cost.step(grown(batch, step))
+                assert line.first + step * line.slope == pytest.approx(exact, rel=1e-12)
+        assert line.first == cost.step(batch)
+        taken = min(line.steps, 5000)
+        batch, done = grown(batch, taken), done + taken
 
 
 def test_lines_end_at_the_measured_contexts(cost: ProfileCost) -> None:
@@ -95,8 +200,9 @@ def test_a_profile_of_something_else_is_refused_naming_both(tmp_path: Path) -> N
 def test_parts_keep_their_tags(cost: ProfileCost) -> None:
     described = cost.describe()
     assert {name: factor.tag for name, factor in described.items()} == {
-        "tokens": "measured",
-        "sequences": "measured",
+        "qkv_proj": "measured",
+        "norm": "assumed",
+        "lm_head": "measured",
         "prefill_attention": "fitted",
         "decode_attention": "measured",
         "host": "assumed",
@@ -109,7 +215,7 @@ def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:
 
     def damage(content: dict[str, Any]) -> None:
         for name in parents:
-            content = content[name]
+            content = content[int(name) if name.isdigit() else name]
         content[last] = value
 
     return damage
@@ -120,48 +226,64 @@ def _delete(path: str) -> Callable[[dict[str, Any]], None]:
 
     def damage(content: dict[str, Any]) -> None:
         for name in parents:
-            content = content[name]
+            content = content[int(name) if name.isdigit() else name]
         del content[last]
 
     return damage
 
 
 FLAT = [4e-4] * 4
+HELD_OUT = {"regime": "decode", "size": "small", "cases": 9, "median": 0.01, "p90": 0.02, "bias": -0.01}
+OPERATOR = "operators.0"
+DECODE = "attention.decode"
 DAMAGES = [
     (_set("schema_version", 2), r"schema_version: is 2, expected 1"),
     (_delete("schema_version"), r"schema_version: is missing, expected 1"),
     (_delete("provenance.licence"), r"provenance\.licence: is missing"),
     (_delete("provenance.model.kv_heads"), r"provenance\.model\.kv_heads: is missing"),
-    (_delete("tables.host"), r"tables\.host: is missing"),
-    (_delete("tables.tokens.tag"), r"tables\.tokens\.tag: is missing"),
-    (_set("tables.tokens.tag", "guessed"), r"tables\.tokens\.tag: 'guessed', expected measured or fitted"),
+    (_set("provenance.files", [{"name": "a.csv"}]), r"provenance\.files\[0\]\.sha256: is missing"),
+    (_delete("host"), r"host: is missing"),
+    (_delete(f"{OPERATOR}.tag"), r"operators\[0\]\.tag: is missing"),
+    (_set(f"{OPERATOR}.tag", "guessed"), r"operators\[0\]\.tag: 'guessed', expected measured or fitted"),
+    (_set(f"{OPERATOR}.per", "token"), r"operators\[0\]\.per: 'token', expected tokens or sequences"),
+    (_set(f"{OPERATOR}.times", 0), r"operators\[0\]\.times: 0, expected a whole number of at least 1"),
     (_set("provenance.model.layers", "32"), r"layers: '32', expected a whole number"),
     (_set("provenance.gpu", ""), r"provenance\.gpu: '', expected a text"),
-    (_set("tables.token", {}), r"tables\.token: is not a key here, did you mean 'tokens'"),
+    (_set("attentions", {}), r"attentions: is not a key here, did you mean 'attention'"),
+    (_set(f"{OPERATOR}.counts", [1, 16, 16, 20, 30]), r"counts: 16 follows 16, expected numbers that inc"),
+    (_set(f"{OPERATOR}.counts", [1]), r"expected at least 2 whole numbers"),
+    (_set(f"{OPERATOR}.counts", [1, 2.5]), r"expected at least 2 whole numbers"),
+    (_set(f"{OPERATOR}.seconds", [1, 2]), r"2 values, expected 5 values"),
+    (_set(f"{OPERATOR}.seconds", [1, 2, float("nan"), 4, 5]), r"value 2 is .*NaN.*, expected seconds"),
+    (_set(f"{OPERATOR}.seconds", [1, 2, float("inf"), 4, 5]), r"value 2 is"),
+    (_set(f"{OPERATOR}.seconds", [1, 2, -1, 4, 5]), r"value 2 is -1"),
+    (_set(f"{OPERATOR}.seconds", [1, 2, 1.5, 4, 5]), r"value 2 falls from 2 to 1.5"),
     (
-        _set("tables.tokens.tokens", [1, 16, 16, 20, 30]),
-        r"tokens\.tokens: 16 follows 16, expected numbers that inc",
+        _set(f"{OPERATOR}.aligned", {"multiple": 8, "counts": [8, 16], "seconds": [2, 1]}),
+        r"operators\[0\]\.aligned\.seconds: value 1 falls",
     ),
-    (_set("tables.tokens.tokens", [1]), r"expected at least two whole numbers"),
-    (_set("tables.tokens.tokens", [1, 2.5]), r"expected at least two whole numbers"),
-    (_set("tables.tokens.seconds", [1, 2]), r"2 values, expected 5 values"),
+    (_set("operators", []), r"operators: \[\], expected a list of at least 1"),
+    (_set(f"{DECODE}.seconds", [[1, 2, 3, 4], FLAT, FLAT, FLAT]), r"row 1 falls from"),
+    (_set(f"{DECODE}.seconds", [[1, 2, 3, 4]]), r"1 rows, expected 4 rows"),
+    (_set(f"{DECODE}.seconds", [FLAT, [1], FLAT, FLAT]), r"seconds\[1\]: 1 values, expected 4"),
+    (_set("attention.mixed", {**mixed(1.2), "seconds": [[1]]}), r"attention\.mixed\.seconds: .*a list of 4"),
+    (_set("attention.skew", {**SKEW, "ratio": [1.5, 2, 3]}), r"skew\.ratio: .*numbers that increase from 1"),
     (
-        _set("tables.tokens.seconds", [1, 2, float("nan"), 4, 5]),
-        r"seconds: value 2 is .*NaN.*, expected seconds",
+        _set("attention.skew", {**SKEW, "alpha": [[0, 0, 0], [0, 0, 2]]}),
+        r"alpha\[1\]: .*3 shares from 0 to 1",
     ),
-    (_set("tables.tokens.seconds", [1, 2, float("inf"), 4, 5]), r"value 2 is"),
-    (_set("tables.tokens.seconds", [1, 2, -1, 4, 5]), r"value 2 is -1"),
-    (_set("tables.tokens.seconds", [1, 2, 1.5, 4, 5]), r"value 2 falls from 2 to 1.5"),
-    (_set("tables.decode_attention.seconds", [[1, 2, 3, 4], FLAT, FLAT, FLAT]), r"row 1 falls from"),
-    (_set("tables.decode_attention.seconds", [[1, 2, 3, 4]]), r"1 rows, expected 4 rows"),
-    (_set("tables.decode_attention.seconds", [FLAT, [1], FLAT, FLAT]), r"seconds\[1\]: 1 values, expected 4"),
-    (_set("tables.host.seconds", "0.5ms"), r"host\.seconds: '0.5ms', expected seconds"),
+    (_set("graph_sizes", [8, 4]), r"graph_sizes: 4 follows 8"),
+    (
+        _set("held_out", [{**HELD_OUT, "size": "huge"}]),
+        r"held_out\[0\]\.size: 'huge', expected small or large",
+    ),
+    (_set("host.seconds", "0.5ms"), r"host\.seconds: '0.5ms', expected seconds"),
     (
         _set("ranges.tokens", [1, 99_999]),
         r"ranges\.tokens: measured from 1 to 99999, expected inside the table, 1 to",
     ),
     (_set("ranges.tokens", [5, 1]), r"ranges\.tokens: \[5, 1\], expected the lowest and the highest count"),
-    (_set("tables", []), r"tables: \[\], expected an object"),
+    (_set("attention", []), r"attention: \[\], expected an object"),
 ]
 
 
@@ -181,7 +303,7 @@ def test_damage_is_refused_with_file_line_and_key(
 def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     content = document()
     del content["provenance"]["licence"]
-    content["tables"]["tokens"]["seconds"] = [1]
+    content["operators"][0]["seconds"] = [1]
     content["ranges"]["past"] = "all"
     with pytest.raises(BadInput) as caught:
         load_profile(write(tmp_path, content))

@@ -200,3 +200,34 @@ def test_a_bad_single_value_names_its_flag_without_a_line() -> None:
     with pytest.raises(BadInput) as refusal:
         parse_value("{a: 1, a: 2}", "--set x")
     assert str(refusal.value) == "--set x: a: duplicate key, first stated at 1:2, expected each key once"
+
+
+def test_large_json_is_read_fast_and_knows_its_places_all_the_same() -> None:
+    """The figures of a profile: the slow reader would need seconds for them, and is asked only for a place."""
+    text = json.dumps(
+        {"name": "x", "rows": [[i / 7 for i in range(100)] for _ in range(100)], "n": {"k": 1e-3}}
+    )
+    text = text.replace('"n"', '\n"n"')
+    assert len(text) > documents.LARGE
+    found = documents.parse(text, "large.json")
+    assert found.data == json.loads(text)
+    assert found.place(("n", "k")) == (2, 12)
+    assert str(found.fault(("n", "k"), "is odd")) == "large.json:2:12: n.k: is odd"
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        ('"a": 1, "a": 2}', "duplicate key"),
+        ('"a": 1', "not valid"),
+        ('"a": {"b": NaN}}', None),
+    ],
+)
+def test_large_json_with_a_fault_is_read_with_care(tail: str, message: str | None) -> None:
+    text = '{"rows": [' + ", ".join("0.123456789" for _ in range(6000)) + "], " + tail
+    assert len(text) > documents.LARGE
+    if message is None:
+        assert documents.parse(text, "large.json").data["a"] == {"b": "NaN"}
+        return
+    with pytest.raises(BadInput, match=message):
+        documents.parse(text, "large.json")

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capsim.cost.linear import LinearCost
+from capsim.cost import LinearCost, ProfileCost, load_profile
 from capsim.cost.shape import BatchShape
 from capsim.cost.step import Line, StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
+from tests.cost.hardware import LLAMA_8B
+from tests.cost.profiles import SKEW, document, mixed, write
 from tests.reference import ReferenceReplica, ReferenceSequence
 from tests.strategies import Case, cases
 
@@ -159,3 +161,46 @@ def test_resumed_gaps_are_the_gaps_of_preempted_sequences(case: Case) -> None:
         + sum(replica.resumed_gaps),
         rel=1e-12,
     )
+
+
+class SpreadCost(StepCost):
+    """A cost of the longest context and of the squared ones, exact in binary; each step is its own line."""
+
+    source = "stated"
+    description = "test"
+    needs_spread = True
+
+    def step(self, batch: BatchShape) -> float:
+        spread = batch.squared_context * 2.0**-30 + batch.largest_context * 2.0**-16
+        return DYADIC.step(batch) + spread
+
+    def line(self, batch: BatchShape) -> Line:
+        return Line(self.step(batch), 0.0, 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_unequal_contexts_are_known_exactly(case: Case) -> None:
+    _, expected = reference(case, SpreadCost())
+    _, sequences = fast(case, SpreadCost())
+    assert times(sequences) == times(expected)
+
+
+@pytest.fixture(scope="module")
+def profile_cost(tmp_path_factory: pytest.TempPathFactory) -> ProfileCost:
+    content = document()
+    content["attention"] |= {"mixed": mixed(1.3), "skew": SKEW}
+    content["graph_sizes"] = [1, 2, 4, 8, 16, 24, 32]
+    path = write(tmp_path_factory.mktemp("profile"), content)
+    return ProfileCost(load_profile(path), LLAMA_8B, "bfloat16", "bfloat16", 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=cases(arrival_unit=0.0123457))
+def test_close_with_a_profile(profile_cost: ProfileCost, case: Case) -> None:
+    """Tables with kinks, mixed batches, unequal lengths and padding; to 1e-9 s as above."""
+    _, expected = reference(case, profile_cost)
+    _, sequences = fast(case, profile_cost)
+    assert [s.preemptions for s in sequences] == [s.preemptions for s in expected]
+    for mine, theirs in zip(times(sequences), times(expected), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-9)

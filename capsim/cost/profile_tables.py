@@ -1,0 +1,214 @@
+"""What a profile holds: where its figures come from, and tables of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capsim.catalog.model import Model
+from capsim.cost.curve import Curve, Grid
+from capsim.errors import BadInput, Fault
+
+MODEL_SHAPES = (
+    "layers",
+    "hidden_size",
+    "intermediate_size",
+    "attention_heads",
+    "kv_heads",
+    "head_dim",
+    "vocabulary_size",
+)
+RANGES = ("tokens", "sequences", "new", "past", "decodes", "context")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a profile's figures come from and what they hold for.
+
+    Attributes:
+        gpu: catalog name of the GPU; `gpu_name` is what the source calls it.
+        gpu_name, engine, engine_version: what was measured.
+        model: the model's name.
+        shapes: its sizes, the keys of `MODEL_SHAPES`.
+        dtype, kv_dtype: of weights and of KV, e.g. ``bfloat16``.
+        tensor_parallel_size: ranks.
+        date: of the measurement.
+        measured_by: person or project.
+        licence: under which the figures may be used.
+        attribution: sentence that must accompany them.
+        importer: what wrote the profile.
+        files: name and sha256 of each source file.
+        notes: what the source lacks and how it was filled, a sentence each.
+    """
+
+    gpu: str
+    gpu_name: str
+    engine: str
+    engine_version: str
+    model: str
+    shapes: Mapping[str, int]
+    dtype: str
+    kv_dtype: str
+    tensor_parallel_size: int
+    date: str
+    measured_by: str
+    licence: str
+    attribution: str
+    importer: str
+    files: tuple[Mapping[str, str], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of a step: seconds of a call by the tokens or the sequences of the batch.
+
+    Attributes:
+        name: the field's name, e.g. ``qkv_proj``.
+        per: ``tokens`` or ``sequences``.
+        times: calls a step.
+        tag: ``measured``, ``fitted`` or ``assumed``.
+        seconds: of one call.
+        multiple: counts that are multiples of it follow `aligned`, because the kernel has an alignment cliff; 0: none.
+        aligned: seconds of one call at those counts.
+    """
+
+    name: str
+    per: str
+    times: int
+    tag: str
+    seconds: Curve
+    multiple: int = 0
+    aligned: Curve | None = None
+
+    def at(self, count: int) -> float:
+        """Seconds of all calls of a step with so many tokens or sequences."""
+        if self.aligned is not None and count % self.multiple == 0:
+            return self.times * self.aligned.at(count)
+        return self.times * self.seconds.at(count)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Seconds of one layer's attention for one chunk together with equal decodes.
+
+    Attributes:
+        new, past, decodes, context: counts, strictly increasing.
+        seconds: ``seconds[new][past][decodes][context]``.
+    """
+
+    new: tuple[int, ...]
+    past: tuple[int, ...]
+    decodes: tuple[int, ...]
+    context: tuple[int, ...]
+    seconds: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Skew:
+    """What unequal decode lengths cost: ``t(mean) + alpha * (t(all as long as the longest) - t(mean))``.
+
+    Attributes:
+        decodes: counts, strictly increasing; between them alpha is linear.
+        ratio: longest over mean context, strictly increasing from 1; alpha holds from one to the next, so that a run
+            of decode steps stays piecewise linear.
+        alpha: shares in [0, 1], ``alpha[decodes][ratio]``.
+    """
+
+    decodes: tuple[int, ...]
+    ratio: tuple[float, ...]
+    alpha: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention of one layer; `times` layers.
+
+    Attributes:
+        times: layers.
+        prefill: seconds of a chunk, by new tokens (rows) and tokens before them (columns).
+        decode: seconds of decodes, by their number (rows) and context each (columns).
+        mixed: both together, None where the source has none: then they are added.
+        skew: unequal decode lengths, None where the source has none: then the mean context counts.
+    """
+
+    times: int
+    prefill: Grid
+    decode: Grid
+    mixed: Mixed | None = None
+    skew: Skew | None = None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Relative errors of measured shapes that were kept out of the tables.
+
+    Attributes:
+        regime: ``prefill``, ``decode`` or ``mixed``.
+        size: ``small`` or ``large``.
+        cases: how many shapes.
+        median, p90: of the absolute relative error.
+        bias: mean signed relative error, table minus measurement.
+    """
+
+    regime: str
+    size: str
+    cases: int
+    median: float
+    p90: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile file, checked. The schema stands in `profile_file`.
+
+    Attributes:
+        source: the file.
+        provenance: what the figures hold for.
+        operators: everything but attention.
+        attention: attention.
+        host: seconds of each step in which the GPU waits for the CPU.
+        tags: ``measured``, ``fitted`` or ``assumed`` by attention table and for ``host``.
+        graph_sizes: batch sizes captured as CUDA graphs; a smaller batch is padded to the next one.
+        ranges: lowest and highest count that was measured, by axis (the names in `RANGES`).
+        held_out: how well the tables predict what they have not seen.
+    """
+
+    source: str
+    provenance: Provenance
+    operators: tuple[Operator, ...]
+    attention: Attention
+    host: float
+    tags: Mapping[str, str]
+    ranges: Mapping[str, tuple[int, int]]
+    graph_sizes: tuple[int, ...] = ()
+    held_out: tuple[HeldOut, ...] = field(default=())
+
+    def check(self, model: Model, weight_dtype: str, kv_dtype: str, tensor_parallel_size: int) -> None:
+        """Refuse a profile that was measured for something else.
+
+        Raises:
+            BadInput: every difference in the model's shapes, the dtypes and the ranks, naming both values.
+        """
+        stated = self.provenance
+        pairs: list[tuple[str, object, object]] = [
+            (f"model.{shape}", stated.shapes[shape], getattr(model, shape)) for shape in MODEL_SHAPES
+        ]
+        pairs += [
+            ("dtype", stated.dtype, weight_dtype),
+            ("kv_dtype", stated.kv_dtype, kv_dtype),
+            ("tensor_parallel_size", stated.tensor_parallel_size, tensor_parallel_size),
+        ]
+        faults = [
+            Fault(
+                self.source,
+                f"the profile of {stated.model} holds for {found}, the scenario asks for {asked} ({model.name})",
+                key=f"provenance.{key}",
+            )
+            for key, found, asked in pairs
+            if found != asked
+        ]
+        if faults:
+            raise BadInput(*faults)
