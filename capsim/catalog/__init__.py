@@ -2,6 +2,6 @@
 
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.loader import gpu_names, load_gpu, load_model, model_names
-from capsim.catalog.model import Model
+from capsim.catalog.model import Experts, Model
 
-__all__ = ["Gpu", "Model", "gpu_names", "load_gpu", "load_model", "model_names"]
+__all__ = ["Experts", "Gpu", "Model", "gpu_names", "load_gpu", "load_model", "model_names"]

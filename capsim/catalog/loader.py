@@ -11,12 +11,15 @@ from capsim import documents
 from capsim.catalog import schema
 from capsim.catalog.data import data_names, data_path
 from capsim.catalog.gpu import Gpu
-from capsim.catalog.model import Model
-from capsim.catalog.schema import Bandwidth, Boolean, Compute, PositiveCount, Size, Text
+from capsim.catalog.model import Experts, Model
+from capsim.catalog.schema import Bandwidth, Boolean, Compute, Count, PositiveCount, Size, Text
 from capsim.errors import BadInput, Fault
 
 COUNTED_ATTENTION = ("gqa",)
 """Attention kinds whose weights and KV bytes this version counts; any other is refused, not miscounted."""
+
+COMPUTE_DTYPES = ("bfloat16", "float16", "fp8", "fp4", "int8")
+"""Dtypes whose rates a GPU's data sheet states; that of int8 counts integer operations."""
 
 FIGURES = ("memory", "memory_bandwidth", "dense_flops", "link_bandwidth")
 """A GPU's figures; each has its source in the file."""
@@ -57,8 +60,9 @@ def read_model(path: Path) -> Model:
         BadInput: every fault of the file, also an attention kind that is not counted yet.
     """
     section = _read(_ModelSection, path)
-    fields = section.model_dump(exclude={"aliases"})
-    return Model(**fields)
+    fields = section.model_dump(exclude={"aliases", "experts"})
+    experts = None if section.experts is None else Experts(**section.experts.model_dump())
+    return Model(**fields, experts=experts)
 
 
 def read_gpu(path: Path) -> Gpu:
@@ -82,6 +86,14 @@ class _Named(schema.Section):
     aliases: list[Text] = Field(default_factory=list)
 
 
+class _ExpertsSection(schema.Section):
+    count: PositiveCount
+    per_token: PositiveCount
+    intermediate_size: PositiveCount
+    shared: Count = 0
+    dense_layers: Count = 0
+
+
 class _ModelSection(_Named):
     attention: Annotated[str, schema.PlainValidator(_attention)]
     layers: PositiveCount
@@ -96,14 +108,16 @@ class _ModelSection(_Named):
     source: Text
     qk_norm: Boolean = False
     attention_bias: Boolean = False
+    experts: _ExpertsSection | None = None
 
 
 class _GpuSection(_Named):
     memory: Size
     memory_bandwidth: Bandwidth
-    dense_flops: dict[Annotated[str, schema.choice("bfloat16", "float16", "fp8")], Compute]
+    dense_flops: dict[Annotated[str, schema.choice(*COMPUTE_DTYPES)], Compute]
     link_bandwidth: Bandwidth
     sources: dict[Annotated[str, schema.choice(*FIGURES)], Text]
+    link_per_peer: Boolean = False
 
 
 _AnyNamed = TypeVar("_AnyNamed", bound=_Named)
@@ -115,6 +129,8 @@ def _read(section: type[_AnyNamed], path: Path) -> _AnyNamed:
     checked = schema.validated(section, document, faults)
     if isinstance(checked, _GpuSection):
         faults.extend(_unsourced(checked, document))
+    if isinstance(checked, _ModelSection) and checked.experts is not None:
+        faults.extend(_impossible(checked.experts, checked.layers, document))
     if checked is None or faults:
         raise BadInput(*faults)
     return checked
@@ -124,6 +140,18 @@ def _unsourced(section: _GpuSection, document: documents.Document) -> list[Fault
     """Faults for figures that do not say where they come from."""
     missing = [name for name in FIGURES if name not in section.sources]
     return [document.fault(("sources",), f"no source for {name}", "one for each figure") for name in missing]
+
+
+def _impossible(experts: _ExpertsSection, layers: int, document: documents.Document) -> list[Fault]:
+    """Faults for experts that a model with this many layers cannot have."""
+    return [
+        document.fault(("experts", key), f"{value} is more than {noun}", f"at most {most}")
+        for key, value, noun, most in (
+            ("per_token", experts.per_token, "there are experts", experts.count),
+            ("dense_layers", experts.dense_layers, "there are layers beside one with experts", layers - 1),
+        )
+        if value > most
+    ]
 
 
 def _names(kind: str) -> tuple[str, ...]:

@@ -1,16 +1,48 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from capsim.errors import BadInput
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
-"""Bytes of one element by dtype: the precisions that are modelled."""
+"""Bytes of one element by dtype: the precisions of the KV cache, and of weights that are computed as they are."""
+
+WEIGHT_BYTES = {**DTYPE_BYTES, "int8": 1 + 2 / 128, "int4": 0.5 + 2.5 / 128}
+"""Bytes of one element of a linear layer's weights by dtype.
+
+``int8`` and ``int4`` are weight-only (w8a16, w4a16, as GPTQ and AWQ store them): the activations stay at 16 bits, and
+each group of 128 weights has a 16-bit scale, with int4 also a 4-bit zero point. int8 weights *and* activations (w8a8)
+are not modelled.
+"""
+
+WEIGHT_ONLY = ("int8", "int4")
+"""Weight dtypes that no GPU computes in: weights are widened to 16 bits on the way to the arithmetic."""
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The experts of a mixture-of-experts model: in its expert layers they stand where a dense layer has its MLP.
+
+    Attributes:
+        count: experts that the router chooses from, in each expert layer.
+        per_token: experts that a token goes through.
+        intermediate_size: columns of one expert's MLP.
+        shared: experts that every token goes through beside the chosen ones; a shared expert of another width counts
+            as that many of this width.
+        dense_layers: leading layers that have one MLP of the model's `intermediate_size` instead.
+    """
+
+    count: int
+    per_token: int
+    intermediate_size: int
+    shared: int = 0
+    dense_layers: int = 0
 
 
 @dataclass(frozen=True)
 class Model:
-    """Architecture of a decoder-only transformer, as its published config states it.
+    """Architecture of a decoder-only transformer, dense or with experts, as its published config states it.
 
     All sizes are counts (layers, heads, tokens) or elements (hidden sizes); nothing here is per GPU.
 
@@ -23,6 +55,8 @@ class Model:
         tied_embeddings: the output projection shares the embedding's weights.
         max_position_embeddings: longest sequence that the model was published for, tokens.
         source: where the figures come from.
+        intermediate_size: columns of a dense layer's MLP; without meaning where every layer has experts.
+        experts: of a mixture-of-experts model; None: every layer is dense.
     """
 
     name: str
@@ -39,10 +73,27 @@ class Model:
     source: str
     qk_norm: bool = False
     attention_bias: bool = False
+    experts: Experts | None = None
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers with one MLP."""
+        return self.layers if self.experts is None else self.experts.dense_layers
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return self.layers - self.dense_layers
+
+    @property
+    def mlp_columns(self) -> tuple[int, ...]:
+        """Widths of the MLPs that tensor parallelism splits: of dense layers, and of experts."""
+        dense = (self.intermediate_size,) if self.dense_layers else ()
+        return dense if self.experts is None else (*dense, self.experts.intermediate_size)
 
     def splits_over(self, ranks: int) -> bool:
         """Whether tensor parallelism over `ranks` GPUs gives equal shares; KV heads may be copied instead."""
-        even = self.attention_heads % ranks == 0 and self.intermediate_size % ranks == 0
+        even = all(size % ranks == 0 for size in (self.attention_heads, *self.mlp_columns))
         return even and (self.kv_heads % ranks == 0 or ranks % self.kv_heads == 0)
 
     def kv_heads_of_rank(self, ranks: int) -> int:
@@ -54,9 +105,10 @@ class Model:
         if self.attention != "gqa":
             raise BadInput(f"model {self.name}: attention {self.attention!r} is not covered, expected 'gqa'")
         if ranks < 1 or not self.splits_over(ranks):
+            columns = " or ".join(str(size) for size in self.mlp_columns)
             raise BadInput(
                 f"tensor_parallel_size {ranks} does not divide {self.name}'s {self.attention_heads} attention "
-                f"heads, {self.kv_heads} key-value heads and {self.intermediate_size} MLP columns"
+                f"heads, {self.kv_heads} key-value heads and {columns} MLP columns"
             )
         return max(1, self.kv_heads // ranks)
 
@@ -70,18 +122,23 @@ class Model:
 
     @property
     def mlp_parameters(self) -> int:
-        """Weights of one layer's gated MLP (gate, up, down), elements."""
+        """Weights of one dense layer's gated MLP (gate, up, down), elements."""
         return 3 * self.hidden_size * self.intermediate_size
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of one expert (gate, up, down), elements; 0 without experts."""
+        return 0 if self.experts is None else 3 * self.hidden_size * self.experts.intermediate_size
+
+    @property
+    def router_parameters(self) -> int:
+        """Weights of one expert layer's router, elements; 0 without experts."""
+        return 0 if self.experts is None else self.hidden_size * self.experts.count
 
     @property
     def norm_parameters(self) -> int:
         """Weights of one layer's norms, elements."""
         return 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
-
-    @property
-    def layer_parameters(self) -> int:
-        """Weights of one layer, elements."""
-        return self.attention_parameters + self.mlp_parameters + self.norm_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -91,15 +148,29 @@ class Model:
     @property
     def parameters(self) -> int:
         """All weights of the model, elements."""
+        return self._parameters(0 if self.experts is None else self.experts.count)
+
+    @property
+    def active_parameters(self) -> int:
+        """Weights that one token goes through, elements: with its own experts only, and embeddings in full."""
+        return self._parameters(0 if self.experts is None else self.experts.per_token)
+
+    def _parameters(self, experts: int) -> int:
+        """All weights with this many of the experts that are chosen from."""
+        if self.experts is not None:
+            experts += self.experts.shared
+        layers = self.layers * (self.attention_parameters + self.norm_parameters)
+        layers += self.dense_layers * self.mlp_parameters
+        layers += self.expert_layers * (experts * self.expert_parameters + self.router_parameters)
         heads = 1 if self.tied_embeddings else 2
-        return self.layers * self.layer_parameters + heads * self.embedding_parameters + self.hidden_size
+        return layers + heads * self.embedding_parameters + self.hidden_size
 
 
-def check_dtype(name: str, dtype: str) -> None:
+def check_dtype(name: str, dtype: str, known: Mapping[str, float] = DTYPE_BYTES) -> None:
     """Refuse a dtype that is not modelled.
 
     Raises:
         BadInput: naming those that are.
     """
-    if dtype not in DTYPE_BYTES:
-        raise BadInput(f"{name} {dtype!r} is not known, expected one of {', '.join(DTYPE_BYTES)}")
+    if dtype not in known:
+        raise BadInput(f"{name} {dtype!r} is not known, expected one of {', '.join(known)}")

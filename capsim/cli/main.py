@@ -15,6 +15,7 @@ from dataclasses import asdict
 import click
 
 from capsim import __version__
+from capsim.cli.catalog import catalog
 from capsim.cli.check import check
 from capsim.cli.fit import fit
 from capsim.cli.plan import plan
@@ -25,7 +26,25 @@ INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class LazyGroup(click.Group):
+    """Commands of its own, and `calibrate`, which is imported only when somebody asks for it."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All names, in order."""
+        return sorted([*super().list_commands(context), "calibrate"])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command of this name, None if there is none."""
+        if name == "calibrate":
+            from calibrate.command import calibrate
+
+            return calibrate
+        return super().get_command(context, name)
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="capsim")
 def cli() -> None:
     """How many replicas of which configuration serve this LLM demand, and how sure are we?
@@ -36,7 +55,7 @@ def cli() -> None:
     """
 
 
-for command in (check, fit, run, plan):
+for command in (catalog, check, fit, run, plan):
     cli.add_command(command)
 
 

@@ -5,7 +5,7 @@ from capsim.cost.efficiency import Efficiency
 from capsim.cost.linear import LinearCost
 from capsim.cost.profile import ProfileCost
 from capsim.cost.profile_file import load_profile
-from capsim.cost.profile_tables import Profile
+from capsim.cost.profile_tables import Operator, Profile
 from capsim.cost.roofline import RooflineCost
 from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
@@ -19,6 +19,7 @@ __all__ = [
     "Factor",
     "Line",
     "LinearCost",
+    "Operator",
     "Profile",
     "ProfileCost",
     "RooflineCost",

@@ -10,6 +10,7 @@ from capsim.cost.step import Factor
 from capsim.errors import BadInput, Fault
 
 _KERNELS = "NVIDIA aiconfigurator 0.12.0 (Apache-2.0), H200 SXM, vLLM 0.24.0 kernels: "
+_PROFILES = "median of the shipped profiles (see capsim catalog): "
 _LINKS = "NVIDIA aiconfigurator 0.12.0 (Apache-2.0), H200 SXM: "
 
 
@@ -19,21 +20,28 @@ def _factor(default: float, tag: str, source: str) -> Any:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """One round number per kind of work; shares are of the data sheet's figure, latencies are seconds.
+    """One number per kind of work; shares are of the data sheet's figure, latencies are seconds.
 
-    The measured ones are single points of the kernel tables that NVIDIA publishes with aiconfigurator (Apache-2.0)
-    for the H200, large enough that the limit in question binds. They are not fitted to any end-to-end figure, and
-    on another GPU they are an assumption.
+    Those that profiles show are the medians over the shipped ones (three models and three GPUs, 1 to 8 of them; the
+    spread is wide, and `capsim catalog` prints it). The other measured ones are single points of the kernel tables
+    that NVIDIA publishes with aiconfigurator (Apache-2.0) for the H200. None is fitted to an end-to-end figure, and on
+    another GPU they are an assumption.
 
     Attributes:
-        gemm_compute: FLOPs of a matrix product. bf16 n = k = m = 8192: 670 of 989 TFLOP/s (fp8: 1,317 of 1,979).
-        gemm_bandwidth: bytes of a matrix product. bf16 n = k = 8192, m = 1: 3.84 of 4.8 TB/s.
-        attention_compute: FLOPs of causal prefill attention. 32 query heads, 8 KV heads of 128, 8,192 tokens:
-            586 of 989 TFLOP/s (393 at 2,048 tokens, 652 at 16,384).
-        attention_bandwidth: bytes of KV read. The same heads, 64 sequences of 8,192 tokens: 4.38 of 4.8 TB/s.
-        attention_latency: least seconds of one layer's attention. The same heads, one sequence, 1 or 2 tokens: 12 us.
-        elementwise_bandwidth: bytes of norms, rotary embedding, activation, KV writes and sampling; set equal to
-            `gemm_bandwidth`, not measured.
+        gemm_compute: FLOPs of a layer's matrix products at the most tokens measured; 0.52 to 1.00 over the profiles.
+        gemm_bandwidth: bytes of their weights at one token; 0.41 to 0.93.
+        weight_only_compute: share of the 16-bit products' rate that is left where the kernel widens the weights (int8,
+            int4, fp8 without fp8 arithmetic). Assumed: published kernels lose little while memory binds, and more at
+            large batches.
+        expert_compute: FLOPs of the grouped products of experts. bf16, 16,384 tokens: 0.67 of the data sheet for
+            Mixtral-8x7B, 0.55 for Qwen3-235B-A22B, 0.51 for Qwen3-30B-A3B (and less where experts are split thin).
+        expert_latency: least seconds of a layer's chosen experts beside reading their weights. bf16, one token: 16 to
+            30 us over the same models on 1 to 8 GPUs.
+        attention_compute: FLOPs of causal prefill attention, a prompt of 2,048 tokens; 0.22 to 0.62.
+        attention_bandwidth: bytes of KV read by 64 sequences of 2,048 tokens; 0.45 to 0.86.
+        attention_latency: least seconds of one layer's attention; 8.0 to 11.5 us.
+        elementwise_bandwidth: bytes of norms, rotary embedding, activation, KV writes and sampling; a large matrix
+            product's share of the memory bandwidth at one token (3.84 of 4.8 TB/s), not measured.
         kernel_latency: least seconds of any other kernel inside a CUDA graph. bf16 GEMM n = k = 32, m = 1: 2.5 us.
         link_bandwidth: bytes between GPUs. NCCL all-reduce of 64 MiB: 0.61, 0.70 and 0.82 of 450 GB/s on 2, 4, 8.
         all_reduce_latency: least seconds of an all-reduce. vLLM's own in a CUDA graph, 256 B: 4.4 to 4.7 us.
@@ -44,19 +52,24 @@ class Efficiency:
         BadInput: a share is not in (0, 1], or a latency is negative.
     """
 
-    gemm_compute: float = _factor(0.68, "measured", _KERNELS + "bf16 GEMM n=k=m=8192, 670 of 989 TFLOP/s")
-    gemm_bandwidth: float = _factor(0.80, "measured", _KERNELS + "bf16 GEMM n=k=8192 m=1, 3.84 of 4.8 TB/s")
-    attention_compute: float = _factor(
-        0.59, "measured", _KERNELS + "context attention 32/8 heads of 128, 8,192 tokens, 586 of 989 TFLOP/s"
+    gemm_compute: float = _factor(
+        0.75, "measured", _PROFILES + "a layer's matrix products at the most tokens"
     )
-    attention_bandwidth: float = _factor(
-        0.91,
+    gemm_bandwidth: float = _factor(0.75, "measured", _PROFILES + "a layer's matrix products at one token")
+    weight_only_compute: float = _factor(
+        0.80, "assumed", "share of the 16-bit rate left by widening weights; no measurement behind it"
+    )
+    expert_compute: float = _factor(
+        0.55,
         "measured",
-        _KERNELS + "generation attention 32/8 heads of 128, 64 x 8,192 tokens, 4.38 of 4.8 TB/s",
+        _KERNELS + "bf16 fused experts, 16,384 tokens: 0.67 Mixtral-8x7B, 0.51 Qwen3-30B-A3B",
     )
-    attention_latency: float = _factor(
-        12e-6, "measured", _KERNELS + "context and generation attention of one sequence of 1 or 2 tokens"
+    expert_latency: float = _factor(
+        20e-6, "measured", _KERNELS + "bf16 fused experts, 1 token, beyond the reading of their weights"
     )
+    attention_compute: float = _factor(0.40, "measured", _PROFILES + "causal attention of 2,048 tokens")
+    attention_bandwidth: float = _factor(0.77, "measured", _PROFILES + "64 decodes at 2,048 tokens")
+    attention_latency: float = _factor(11.3e-6, "measured", _PROFILES + "one decode of the shortest context")
     elementwise_bandwidth: float = _factor(0.80, "assumed", "as memory-bound matrix products")
     kernel_latency: float = _factor(2.5e-6, "measured", _KERNELS + "bf16 GEMM n=k=32 m=1")
     link_bandwidth: float = _factor(

@@ -42,7 +42,12 @@ class MixedAttention:
         j, v = _locate(self._axes[1], past)
         k, w = _locate(self._axes[2], context)
         low, high = slab[i], slab[i + 1]
-        return (1 - u) * _bilinear(low[j], low[j + 1], k, v, w) + u * _bilinear(high[j], high[j + 1], k, v, w)
+        a, b, c, d = low[j], low[j + 1], high[j], high[j + 1]
+        x, y = 1.0 - w, 1.0 - v
+        first = y * (x * a[k] + w * a[k + 1]) + v * (x * b[k] + w * b[k + 1])
+        second = y * (x * c[k] + w * c[k + 1]) + v * (x * d[k] + w * d[k + 1])
+        value: float = first + u * (second - first)
+        return value
 
     def _slab(self, decodes: int) -> Any:
         """Ratios by new, past and context for this number of decodes, as lists: they index faster than arrays."""
@@ -52,12 +57,6 @@ class MixedAttention:
         ratios = self._ratios
         slab: NDArray[np.float64] = ratios[:, :, index] * (1 - share) + ratios[:, :, index + 1] * share
         return slab.tolist()
-
-
-def _bilinear(left: list[float], right: list[float], k: int, v: float, w: float) -> float:
-    first = left[k] + w * (left[k + 1] - left[k])
-    second = right[k] + w * (right[k + 1] - right[k])
-    return first + v * (second - first)
 
 
 def _locate(axis: tuple[int, ...], value: float) -> tuple[int, float]:

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
+from capsim.catalog.stage import pipeline_stages
 from capsim.cost.efficiency import Efficiency
+from capsim.cost.experts import ExpertLayer
+from capsim.cost.kernels import ACTIVATION_BYTES, Kernels, Precision
 from capsim.cost.step import Factor
-from capsim.errors import BadInput
-
-_ACTIVATION_BYTES = 2
-"""Activations, embeddings and logits are 16-bit whatever the weights are."""
 
 
 class Operators:
-    """Seconds of the parts of a step for one model, GPU, degree of tensor parallelism and precision.
+    """Seconds of the parts of a step for one model, GPU, degrees of parallelism and precision.
 
     Columns of qkv and gate+up and rows of output and down are split over the ranks; KV heads are replicated where
-    there are more ranks than heads. One rank's time is the step's time: all ranks do the same.
+    there are more ranks than heads. One rank's time is the step's time: all ranks do the same, or the busiest one is
+    counted. The stages of a pipeline work on a batch one after the other, so their times add up.
 
     Attributes:
+        experts: the part of a layer with experts that is not attention; None: the model is dense.
         seconds_per_context_token: decode attention of all layers for one token of context.
         seconds_per_query_key_pair: prefill attention arithmetic of all layers for one pair of query and key.
         attention_floor: least seconds of all layers' attention in a step.
@@ -37,33 +38,61 @@ class Operators:
         weight_dtype: str,
         kv_dtype: str,
         efficiency: Efficiency,
+        *,
+        expert_parallel: bool = False,
+        pipeline_parallel_size: int = 1,
+        routing_skew: float = 0.0,
     ) -> None:
         kv_heads = model.kv_heads_of_rank(tensor_parallel_size)
-        check_dtype("weight dtype", weight_dtype)
         check_dtype("KV dtype", kv_dtype)
         self._model = model
         self._gpu = gpu
         self._ranks = tensor_parallel_size
-        self._efficiency = efficiency
-        self._weight_bytes = DTYPE_BYTES[weight_dtype]
-        self._flops = _dense_flops(gpu, weight_dtype) * efficiency.gemm_compute
-        self._bandwidth = gpu.memory_bandwidth * efficiency.gemm_bandwidth
+        self._hops = len(pipeline_stages(model, pipeline_parallel_size)) - 1
+        self._skew = routing_skew
+        self._kernels = Kernels(gpu, tensor_parallel_size, efficiency)
+        self._narrow = Precision.of(gpu, weight_dtype, efficiency)
+        self._wide = Precision.of(gpu, "bfloat16", efficiency)
+        self.experts = (
+            None
+            if model.experts is None
+            else ExpertLayer(
+                model,
+                model.experts,
+                self._kernels,
+                tensor_parallel_size,
+                expert_parallel,
+                routing_skew,
+                self._narrow,
+                self._wide,
+                efficiency,
+            )
+        )
         self._query_size = model.attention_heads // tensor_parallel_size * model.head_dim
         self._key_size = kv_heads * model.head_dim
         self._kv_bytes = 2 * self._key_size * DTYPE_BYTES[kv_dtype]
         attention_bandwidth = gpu.memory_bandwidth * efficiency.attention_bandwidth
         self.seconds_per_context_token = model.layers * self._kv_bytes / attention_bandwidth
         # Two products (queries with keys, weights with values), a multiplication and an addition each.
-        attention_flops = _dense_flops(gpu, "bfloat16") * efficiency.attention_compute
+        attention_flops = self._wide.flops * efficiency.attention_compute
         self.seconds_per_query_key_pair = model.layers * 4 * self._query_size / attention_flops
         self.attention_floor = model.layers * efficiency.attention_latency
 
     def token_seconds(self, tokens: int) -> float:
-        """All layers' matrix products, element-wise kernels and all-reduces for `tokens` tokens of a batch."""
-        layer = sum(self._gemm_seconds(tokens, n, k, self._weight_bytes) for n, k in self.gemms())
-        layer += sum(self._elementwise_seconds(tokens * size) for size in self.elementwise_bytes())
-        layer += 2 * self._ring_seconds(2, tokens * self._model.hidden_size * _ACTIVATION_BYTES)
-        return self._model.layers * layer
+        """All layers' matrix products, element-wise kernels and transfers for `tokens` tokens of a batch."""
+        model = self._model
+        seconds = 0.0
+        if model.dense_layers:
+            products = (*self.attention_gemms(), *self.mlp_gemms())
+            kernels = (*self.attention_elementwise_bytes(), self.mlp_elementwise_bytes())
+            seconds += model.dense_layers * self._layer_seconds(tokens, products, kernels)
+        if self.experts is not None:
+            layer = self._layer_seconds(tokens, self.attention_gemms(), self.attention_elementwise_bytes())
+            seconds += model.expert_layers * (layer + self.experts.seconds(tokens))
+        if self._hops:
+            # Hidden state and residual, both.
+            seconds += self._hops * self._kernels.hop(2 * tokens * model.hidden_size * ACTIVATION_BYTES)
+        return seconds
 
     def sequence_seconds(self, rows: int) -> float:
         """Output projection, gathering and sampling of `rows` rows of logits.
@@ -71,77 +100,80 @@ class Operators:
         Sampling reads the 16-bit logits, writes them as float32 and reads those once more for the arg max: 10 bytes
         an element. Top-k and top-p cost more and are not counted.
         """
-        model = self._model
-        gemm = self._gemm_seconds(
-            rows, model.vocabulary_size / self._ranks, model.hidden_size, _ACTIVATION_BYTES
-        )
-        gather = self._ring_seconds(1, rows * model.vocabulary_size * _ACTIVATION_BYTES)
-        return gemm + gather + self._elementwise_seconds(rows * model.vocabulary_size * 10)
+        model, kernels = self._model, self._kernels
+        product = kernels.product(rows, model.vocabulary_size / self._ranks, model.hidden_size, self._wide)
+        gather = kernels.ring(1, rows * model.vocabulary_size * ACTIVATION_BYTES)
+        return product + gather + kernels.elementwise(rows * model.vocabulary_size * 10)
 
-    def gemms(self) -> tuple[tuple[float, float], ...]:
-        """One layer's matrix products on one rank, as (outputs n, inputs k): qkv, output, gate and up, down."""
+    def attention_gemms(self) -> tuple[tuple[float, float], ...]:
+        """One layer's products around attention on one rank, as (outputs n, inputs k): qkv, output."""
+        hidden = self._model.hidden_size
+        return ((self._query_size + 2 * self._key_size, hidden), (hidden, self._query_size))
+
+    def mlp_gemms(self) -> tuple[tuple[float, float], ...]:
+        """A dense layer's other products: gate and up, down."""
         hidden, intermediate = self._model.hidden_size, self._model.intermediate_size / self._ranks
-        return (
-            (self._query_size + 2 * self._key_size, hidden),
-            (hidden, self._query_size),
-            (2 * intermediate, hidden),
-            (hidden, intermediate),
-        )
+        return ((2 * intermediate, hidden), (hidden, intermediate))
 
-    def elementwise_bytes(self) -> tuple[float, ...]:
-        """Bytes a token that one layer's element-wise kernels move on one rank, one entry a kernel.
+    def attention_elementwise_bytes(self) -> tuple[float, ...]:
+        """Bytes a token that a layer's element-wise kernels but the activation move on one rank, one entry a kernel.
 
         Two norms with their residual (read and write both streams), rotary embedding of queries and keys in place,
-        the write of keys and values to the cache, and the gated activation; the norm of queries and keys where the
-        model has it.
+        and the write of keys and values to the cache; the norm of queries and keys where the model has it.
         """
         hidden, heads = self._model.hidden_size, self._query_size + self._key_size
-        intermediate = self._model.intermediate_size / self._ranks
-        norm = 4 * hidden * _ACTIVATION_BYTES
-        rotary = 2 * heads * _ACTIVATION_BYTES
-        cache = 2 * self._key_size * _ACTIVATION_BYTES + self._kv_bytes
-        activation = 3 * intermediate * _ACTIVATION_BYTES
-        kernels = (norm, rotary, cache, norm, activation)
+        norm = 4 * hidden * ACTIVATION_BYTES
+        rotary = 2 * heads * ACTIVATION_BYTES
+        cache = 2 * self._key_size * ACTIVATION_BYTES + self._kv_bytes
+        kernels = (norm, rotary, cache, norm)
         return (*kernels, rotary) if self._model.qk_norm else kernels
 
-    def streamed_weight_bytes(self) -> float:
-        """Bytes of weights that one rank reads in every step: all layers and the output projection."""
-        layer = sum(n * k for n, k in self.gemms()) * self._weight_bytes
-        head = self._model.embedding_parameters / self._ranks * _ACTIVATION_BYTES
-        return self._model.layers * layer + head
+    def mlp_elementwise_bytes(self) -> float:
+        """Bytes a token that the gated activation of a dense layer moves on one rank."""
+        return 3 * self._model.intermediate_size / self._ranks * ACTIVATION_BYTES
+
+    def streamed_weight_bytes(self, tokens: int = 1) -> float:
+        """Bytes of weights that one rank of each stage reads in a step of `tokens` tokens, all stages together."""
+        model = self._model
+        attention = sum(n * k for n, k in self.attention_gemms())
+        layers = model.layers * attention * self._narrow.bytes
+        if model.dense_layers:
+            layers += model.dense_layers * sum(n * k for n, k in self.mlp_gemms()) * self._narrow.bytes
+        if self.experts is not None:
+            layers += model.expert_layers * self.experts.weight_bytes(tokens)
+        return layers + model.embedding_parameters / self._ranks * ACTIVATION_BYTES
 
     def describe(self) -> Mapping[str, Factor]:
         """The data-sheet figures used."""
         gpu = self._gpu
         figures = {"memory_bandwidth": gpu.memory_bandwidth, "link_bandwidth": gpu.link_bandwidth}
-        figures |= {f"dense_flops.{dtype}": flops for dtype, flops in gpu.dense_flops.items()}
-        return {
+        for dtype in ("bfloat16", "float16", "fp8"):  # the others are never computed in
+            if dtype in gpu.dense_flops:
+                figures[f"dense_flops.{dtype}"] = gpu.dense_flops[dtype]
+        described = {
             f"gpu.{name}": Factor(value, "data sheet", gpu.sources.get(name.split(".")[0], gpu.name))
             for name, value in figures.items()
         }
+        if self.experts is not None:
+            described["routing_skew"] = _described_skew(self._skew)
+        return described
 
-    def _gemm_seconds(self, tokens: int, n: float, k: float, weight_bytes: int) -> float:
-        arithmetic = 2 * tokens * n * k / self._flops
-        traffic = (n * k * weight_bytes + tokens * (n + k) * _ACTIVATION_BYTES) / self._bandwidth
-        return max(arithmetic, traffic, self._efficiency.kernel_latency)
+    @property
+    def idle_factors(self) -> frozenset[str]:
+        """Efficiency factors that nothing here depends on."""
+        widening = () if self._narrow.widened else ("weight_only_compute",)
+        experts = ("expert_compute", "expert_latency") if self.experts is None else ()
+        return frozenset((*widening, *experts))
 
-    def _elementwise_seconds(self, moved: float) -> float:
-        bandwidth = self._gpu.memory_bandwidth * self._efficiency.elementwise_bandwidth
-        return max(moved / bandwidth, self._efficiency.kernel_latency)
-
-    def _ring_seconds(self, passes: int, message: float) -> float:
-        """Each pass of a ring of p ranks sends (p - 1) / p of the message over every link."""
-        if self._ranks == 1:
-            return 0.0
-        sent = passes * (self._ranks - 1) / self._ranks * message
-        bandwidth = self._gpu.link_bandwidth * self._efficiency.link_bandwidth
-        return self._efficiency.all_reduce_latency + sent / bandwidth
+    def _layer_seconds(
+        self, tokens: int, products: tuple[tuple[float, float], ...], kernels: tuple[float, ...]
+    ) -> float:
+        layer = sum(self._kernels.product(tokens, n, k, self._narrow) for n, k in products)
+        layer += sum(self._kernels.elementwise(tokens * size) for size in kernels)
+        return layer + 2 * self._kernels.ring(2, tokens * self._model.hidden_size * ACTIVATION_BYTES)
 
 
-def _dense_flops(gpu: Gpu, dtype: str) -> float:
-    """FLOPs per second at which products of this dtype run; without fp8 arithmetic fp8 weights are widened first."""
-    wide = gpu.dense_flops.get("bfloat16")
-    flops = gpu.dense_flops.get(dtype, wide)
-    if flops is None or wide is None:
-        raise BadInput(f"gpu {gpu.name}: dense_flops lacks bfloat16, which attention and 16-bit weights need")
-    return flops
+def _described_skew(skew: float) -> Factor:
+    if skew:
+        return Factor(skew, "stated", "the scenario")
+    return Factor(skew, "assumed", "tokens choose their experts uniformly")

@@ -192,6 +192,9 @@ class Profile:
         Raises:
             BadInput: every difference in the model's shapes, the dtypes and the ranks, naming both values.
         """
+        if model.experts is not None:
+            what = f"no profile covers a mixture of experts such as {model.name} yet"
+            raise BadInput(Fault(self.source, what, expected="step_cost.source roofline"))
         stated = self.provenance
         pairs: list[tuple[str, object, object]] = [
             (f"model.{shape}", stated.shapes[shape], getattr(model, shape)) for shape in MODEL_SHAPES

@@ -14,7 +14,7 @@ from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
 
 
 class RooflineCost(StepCost):
-    """Analytic step cost of a dense transformer with tensor parallelism, as engines execute it.
+    """Analytic step cost of a transformer, dense or with experts, as engines execute it.
 
     A step is the sum of: what depends on its tokens (each layer's four matrix products, element-wise kernels and
     two all-reduces), what depends on its sequences (output projection and sampling), attention, and the host.
@@ -22,14 +22,21 @@ class RooflineCost(StepCost):
     their FLOPs or KV bytes, decodes by the KV they read, and never less than the kernel's latency. For a fixed number
     of decodes a step is therefore flat in the context up to one knee, and linear from there on.
 
+    With a pipeline a step is one pass of one batch through all stages and the transfers between them: the latency of a
+    batch. That several batches are on their way at once, each on another stage, is not modelled, so the throughput of
+    a pipeline cannot be read from it.
+
     Args:
-        model: dense, with grouped-query attention.
+        model: dense or with experts, with grouped-query attention.
         gpu: its data sheet; FLOPs of ``bfloat16`` are needed, and of ``fp8`` where the GPU computes it.
         tensor_parallel_size: GPUs that share each layer.
-        weight_dtype: ``bfloat16``, ``float16`` or ``fp8``; on a GPU without fp8 arithmetic, fp8 weights save
-            bytes only.
-        kv_dtype: the same names.
+        weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``, which save bytes and
+            compute at 16 bits; so does fp8 on a GPU without fp8 arithmetic.
+        kv_dtype: ``bfloat16``, ``float16`` or ``fp8``.
         efficiency: shares of the data sheet that are reached.
+        expert_parallel: whole experts are dealt out to the ranks, instead of each being split over all.
+        pipeline_parallel_size: stages that hold the layers, each on as many GPUs as share a layer.
+        routing_skew: how unevenly tokens choose experts, see `Routing`; 0 is uniform.
 
     Raises:
         BadInput: an attention kind, a dtype or a degree of parallelism that is not covered.
@@ -45,11 +52,28 @@ class RooflineCost(StepCost):
         weight_dtype: str = "bfloat16",
         kv_dtype: str = "bfloat16",
         efficiency: Efficiency | None = None,
+        *,
+        expert_parallel: bool = False,
+        pipeline_parallel_size: int = 1,
+        routing_skew: float = 0.0,
     ) -> None:
         self.efficiency = efficiency or Efficiency()
-        self.operators = Operators(model, gpu, tensor_parallel_size, weight_dtype, kv_dtype, self.efficiency)
+        self.operators = Operators(
+            model,
+            gpu,
+            tensor_parallel_size,
+            weight_dtype,
+            kv_dtype,
+            self.efficiency,
+            expert_parallel=expert_parallel,
+            pipeline_parallel_size=pipeline_parallel_size,
+            routing_skew=routing_skew,
+        )
+        stages = f" in {pipeline_parallel_size} stages" if pipeline_parallel_size > 1 else ""
+        experts = ", expert-parallel" if expert_parallel and model.experts is not None else ""
         self.description = (
-            f"roofline of {model.name} ({weight_dtype} weights, {kv_dtype} KV) on {tensor_parallel_size} x {gpu.name},"
+            f"roofline of {model.name} ({weight_dtype} weights, {kv_dtype} KV) on "
+            f"{tensor_parallel_size * pipeline_parallel_size} x {gpu.name}{stages}{experts},"
             " from data sheets and stated efficiencies"
         )
         self._per_context = self.operators.seconds_per_context_token
@@ -85,8 +109,10 @@ class RooflineCost(StepCost):
         return Line(base + self._floor, 0.0, (self._knee - context) // decodes + 1)
 
     def describe(self) -> Mapping[str, Factor]:
-        """Data-sheet figures and efficiency factors."""
-        return {**self.operators.describe(), **self.efficiency.describe()}
+        """Data-sheet figures, and the efficiency factors that play a part."""
+        idle = self.operators.idle_factors
+        factors = {name: factor for name, factor in self.efficiency.describe().items() if name not in idle}
+        return {**self.operators.describe(), **factors}
 
     def _sequence_seconds(self, sequences: int) -> float:
         return self.operators.sequence_seconds(sequences) + self.efficiency.host_overhead

@@ -62,18 +62,21 @@ def fit_memory(
     max_num_batched_tokens: int,
     engine_version: str,
     num_gpu_blocks: int | None = None,
+    enable_expert_parallel: bool = False,
+    pipeline_parallel_size: int = 1,
 ) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
     ``floor(memory * gpu_memory_utilization) - weights - activation peak - memory outside PyTorch`` is cut into
-    blocks; CUDA graphs are taken from it after 0.19.
+    blocks; CUDA graphs are taken from it after 0.19. With a pipeline the table is that of the stage with room for the
+    fewest blocks, which decides for all.
 
     Args:
-        model: dense, with grouped-query attention.
+        model: dense or with experts, with grouped-query attention.
         gpu: its `memory` is what the driver reports.
         tensor_parallel_size: ranks that share the model.
-        weight_dtype: ``bfloat16``, ``float16`` or ``fp8``.
-        kv_dtype: the same names.
+        weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``.
+        kv_dtype: ``bfloat16``, ``float16`` or ``fp8``.
         block_size: tokens in a KV block.
         gpu_memory_utilization: share of the GPU's memory that the engine may use.
         max_model_len: longest sequence, tokens.
@@ -81,6 +84,8 @@ def fit_memory(
         max_num_batched_tokens: most tokens in a step; sizes the activations.
         engine_version: of vLLM, e.g. ``0.19.0``.
         num_gpu_blocks: a stated number of blocks (an engine's own print-out), which wins over the arithmetic.
+        enable_expert_parallel: experts are dealt out whole to the ranks.
+        pipeline_parallel_size: stages that the layers are cut into; the replica has this many times the ranks.
 
     Raises:
         BadInput: a setting that no engine would accept, or an attention kind that is not covered.
@@ -100,6 +105,8 @@ def fit_memory(
         max_num_batched_tokens,
         engine_version,
         num_gpu_blocks,
+        enable_expert_parallel,
+        pipeline_parallel_size,
     )
     _refuse_impossible(question)
     layout, lines = question.layout, question.deductions()
@@ -136,7 +143,8 @@ def _refuse_impossible(question: MemoryQuestion) -> None:
 
 def _limit(question: MemoryQuestion, kv_bytes: int) -> str:
     """Which limit is exceeded and by how much."""
-    where = f"{question.model.name} on {question.tensor_parallel_size} x {question.gpu.name}"
+    ranks = question.tensor_parallel_size * question.pipeline_parallel_size
+    where = f"{question.model.name} on {ranks} x {question.gpu.name}"
     needed = question.needed_bytes
     one = f"one sequence of max_model_len {question.max_model_len} needs {gib(needed)} of KV cache"
     if kv_bytes <= 0:

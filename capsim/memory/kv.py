@@ -21,10 +21,18 @@ class KvLayout:
     block_size: int
 
     @classmethod
-    def of(cls, model: Model, tensor_parallel_size: int, kv_dtype: str, block_size: int) -> KvLayout:
+    def of(
+        cls,
+        model: Model,
+        tensor_parallel_size: int,
+        kv_dtype: str,
+        block_size: int,
+        layers: int | None = None,
+    ) -> KvLayout:
         """Layout of a model's cache: ``2 * layers * KV heads of a rank * head_dim * bytes``.
 
-        KV heads are split over the ranks and replicated where there are more ranks than heads.
+        KV heads are split over the ranks and replicated where there are more ranks than heads. `layers` are those of
+        a pipeline's stage; None: all of the model's.
 
         Raises:
             BadInput: an attention kind other than ``gqa``, an unknown dtype, a block size below 1, or a degree of
@@ -34,7 +42,8 @@ class KvLayout:
         check_dtype("KV dtype", kv_dtype)
         if block_size < 1:
             raise BadInput(f"block_size {block_size}, expected at least 1 token")
-        return cls(2 * model.layers * heads * model.head_dim * DTYPE_BYTES[kv_dtype], block_size)
+        held = model.layers if layers is None else layers
+        return cls(2 * held * heads * model.head_dim * DTYPE_BYTES[kv_dtype], block_size)
 
     @property
     def bytes_per_block(self) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Model
+from capsim.catalog.stage import Stage, pipeline_stages
 from capsim.memory.kv import KvLayout
 from capsim.memory.weights import weight_bytes
 from capsim.memory.workspace import Workspace
@@ -44,11 +46,18 @@ class MemoryQuestion:
     max_num_batched_tokens: int
     engine_version: str
     num_gpu_blocks: int | None = None
+    expert_parallel: bool = False
+    pipeline_parallel_size: int = 1
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The pipeline's stage that has room for the fewest blocks: all stages hold the same ones, so it decides."""
+        return min(pipeline_stages(self.model, self.pipeline_parallel_size), key=self._blocks)
 
     @property
     def layout(self) -> KvLayout:
-        """The KV cache of one rank."""
-        return KvLayout.of(self.model, self.tensor_parallel_size, self.kv_dtype, self.block_size)
+        """The KV cache of one rank of the deciding stage."""
+        return self._layout(self.stage)
 
     @property
     def needed_bytes(self) -> int:
@@ -66,11 +75,37 @@ class MemoryQuestion:
         return self.gpu.memory - int(self.gpu.memory * self.gpu_memory_utilization)
 
     def deductions(self) -> tuple[MemoryLine, ...]:
-        """The memory table down to what is left for the KV cache, which is the sum of these lines."""
-        weights = weight_bytes(self.model, self.tensor_parallel_size, self.weight_dtype)
+        """The memory table of the deciding stage, down to what is left for the KV cache: the sum of these lines."""
+        return self._deductions(self.stage)
+
+    def holds_graphs(self) -> bool:
+        """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
+        workspace = Workspace.of(self.engine_version)
+        return workspace.graphs_inside or workspace.graph_bytes(self.stage.layers) <= self.slack_bytes
+
+    def _layout(self, stage: Stage) -> KvLayout:
+        return KvLayout.of(
+            self.model, self.tensor_parallel_size, self.kv_dtype, self.block_size, stage.layers
+        )
+
+    def _blocks(self, stage: Stage) -> int:
+        return sum(line.bytes for line in self._deductions(stage)) // self._layout(stage).bytes_per_block
+
+    def _deductions(self, stage: Stage) -> tuple[MemoryLine, ...]:
+        weights = weight_bytes(
+            self.model,
+            self.tensor_parallel_size,
+            self.weight_dtype,
+            expert_parallel=self.expert_parallel,
+            stage=stage,
+        )
         workspace = Workspace.of(self.engine_version)
         activation = workspace.activation_bytes(
-            self.model, self.tensor_parallel_size, self.max_num_seqs, self.max_num_batched_tokens
+            self.model,
+            self.tensor_parallel_size,
+            self.max_num_seqs if stage.projects else 0,
+            self.max_num_batched_tokens,
+            expert_parallel=self.expert_parallel,
         )
         return (
             MemoryLine(
@@ -85,9 +120,7 @@ class MemoryQuestion:
                 "stated",
                 f"gpu_memory_utilization {self.gpu_memory_utilization:g}",
             ),
-            MemoryLine(
-                "weights", -weights, "derived", f"{self.weight_dtype}, TP {self.tensor_parallel_size}"
-            ),
+            MemoryLine("weights", -weights, "derived", f"{self.weight_dtype}, {self._parallelism(stage)}"),
             MemoryLine(
                 "activations",
                 -activation,
@@ -100,17 +133,20 @@ class MemoryQuestion:
                 "fitted",
                 f"CUDA context, NCCL; vLLM {self.engine_version}",
             ),
-            *self._graph_lines(workspace),
+            *self._graph_lines(workspace, stage),
         )
 
-    def holds_graphs(self) -> bool:
-        """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
-        workspace = Workspace.of(self.engine_version)
-        return workspace.graphs_inside or workspace.graph_bytes(self.model) <= self.slack_bytes
+    def _parallelism(self, stage: Stage) -> str:
+        """How the weights are shared, and the stage of a pipeline that decides."""
+        words = f"TP {self.tensor_parallel_size}" + (" with whole experts" if self.expert_parallel else "")
+        if self.pipeline_parallel_size == 1:
+            return words
+        place = "first" if stage.embeds else "last" if stage.projects else "middle"
+        return f"{words}, PP {self.pipeline_parallel_size}: {place} stage, {stage.layers} layers, decides"
 
-    def _graph_lines(self, workspace: Workspace) -> list[MemoryLine]:
+    def _graph_lines(self, workspace: Workspace, stage: Stage) -> list[MemoryLine]:
         """CUDA graphs: taken from the budget, or from what the utilization leaves over, which must then hold them."""
-        graphs = workspace.graph_bytes(self.model)
+        graphs = workspace.graph_bytes(stage.layers)
         if workspace.graphs_inside:
             return [MemoryLine("CUDA graphs", -graphs, "fitted", "at the default capture sizes")]
         note = f"{gib(graphs)} outside the budget in vLLM {self.engine_version}"

@@ -1,26 +1,59 @@
 from __future__ import annotations
 
-from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
+from capsim.catalog.model import WEIGHT_BYTES, Model, check_dtype
+from capsim.catalog.stage import Stage, pipeline_stages
 
 
-def weight_bytes(model: Model, tensor_parallel_size: int, weight_dtype: str) -> int:
+def weight_bytes(
+    model: Model,
+    tensor_parallel_size: int,
+    weight_dtype: str,
+    *,
+    expert_parallel: bool = False,
+    stage: Stage | None = None,
+) -> int:
     """Bytes of weights on one rank.
 
-    With fp8 the linear layers take 1 byte an element; embedding, output projection, norms and biases stay at 2.
-    Linear layers, embedding and output projection are split over the ranks (vLLM pads the vocabulary to a multiple
-    of 64 first, which is not counted), key and value projections are replicated where there are more ranks than KV
-    heads, and norms are replicated always.
+    With fp8 the linear layers take 1 byte an element, with int8 and int4 1 and 0.5 and the scales of their groups;
+    embedding, output projection, routers, norms and biases stay at 2. Linear layers, embedding and output projection
+    are split over the ranks (vLLM pads the vocabulary to a multiple of 64 first, which is not counted), key and value
+    projections are replicated where there are more ranks than KV heads, and routers and norms are replicated always.
+
+    Args:
+        model: dense or with experts.
+        tensor_parallel_size: ranks that share each layer.
+        weight_dtype: one of `WEIGHT_BYTES`.
+        expert_parallel: experts are dealt out whole to the ranks, instead of each one being split over all. Where
+            they do not come out even, the bytes are those of a rank that has one more.
+        stage: of a pipeline; None: the rank holds all layers.
 
     Raises:
         BadInput: an unknown dtype, or a number of ranks that cannot share the model.
     """
-    check_dtype("weight dtype", weight_dtype)
+    check_dtype("weight dtype", weight_dtype, WEIGHT_BYTES)
     ranks = tensor_parallel_size
+    if stage is None:
+        (stage,) = pipeline_stages(model)
     query = model.attention_heads * model.head_dim // ranks
     key_value = 2 * model.kv_heads_of_rank(ranks) * model.head_dim
     attention = model.hidden_size * (2 * query + key_value)
-    linear = model.layers * (attention + model.mlp_parameters // ranks)
+    linear = stage.layers * attention + stage.dense_layers * (model.mlp_parameters // ranks)
+    linear += stage.expert_layers * _experts_of_rank(model, ranks, expert_parallel)
     bias = query + key_value if model.attention_bias else 0
-    small = model.layers * (model.norm_parameters + bias) + model.hidden_size
-    embeddings = (1 if model.tied_embeddings else 2) * model.embedding_parameters // ranks
-    return linear * DTYPE_BYTES[weight_dtype] + 2 * (small + embeddings)
+    small = stage.layers * (model.norm_parameters + bias) + stage.expert_layers * model.router_parameters
+    if stage.projects:
+        small += model.hidden_size
+    # A tied embedding is held once by a rank that needs it for both ends.
+    ends = stage.embeds + stage.projects if not model.tied_embeddings else stage.embeds or stage.projects
+    embeddings = ends * model.embedding_parameters // ranks
+    return int(linear * WEIGHT_BYTES[weight_dtype]) + 2 * (small + embeddings)
+
+
+def _experts_of_rank(model: Model, ranks: int, expert_parallel: bool) -> int:
+    """Weights of one layer's experts on the rank that has most, elements."""
+    if model.experts is None:
+        return 0
+    chosen, shared = model.experts.count, model.experts.shared * model.expert_parameters // ranks
+    if expert_parallel:
+        return -(-chosen // ranks) * model.expert_parameters + shared
+    return chosen * model.expert_parameters // ranks + shared

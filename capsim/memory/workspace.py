@@ -56,30 +56,52 @@ class Workspace:
         )
 
     def activation_bytes(
-        self, model: Model, tensor_parallel_size: int, max_num_seqs: int, max_num_batched_tokens: int
+        self,
+        model: Model,
+        tensor_parallel_size: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        *,
+        expert_parallel: bool = False,
     ) -> int:
         """Peak of the activations in the profiling run, bytes: the larger of its two moments, and a reserve.
 
         In a layer the MLP holds gate and up (twice the intermediate size) and their product beside hidden state and
         residual, for every token of the largest batch. At the end the sampler holds the logits of every sequence,
-        gathered from all ranks, beside the hidden state. The reserve of 0.12 GiB (library workspaces, inputs) is
-        what the logs show beyond either.
+        gathered from all ranks, beside the hidden state; `max_num_seqs` is 0 on a pipeline's stage that does not
+        sample. Experts have buffers that stay allocated beside either. The reserve of 0.12 GiB (library workspaces,
+        inputs) is what the logs show beyond either.
         """
         tokens = max_num_batched_tokens
         hidden = 2 * tokens * model.hidden_size
-        mlp = 2 * tokens * 3 * model.intermediate_size // tensor_parallel_size + 2 * hidden
+        columns = model.intermediate_size // tensor_parallel_size if model.dense_layers else 0
+        mlp = 2 * tokens * 3 * columns + 2 * hidden
         sequences = min(max_num_seqs, tokens)
         sampler = sequences * model.vocabulary_size * self.bytes_per_logit + hidden
-        return max(mlp, sampler) + int(0.12 * _GIB)
+        experts = _expert_buffer_bytes(model, 1 if expert_parallel else tensor_parallel_size, tokens)
+        return max(mlp, sampler) + experts + int(0.12 * _GIB)
 
     def non_torch_bytes(self, tensor_parallel_size: int) -> int:
         """Bytes outside PyTorch on one rank."""
         return self.non_torch_single if tensor_parallel_size == 1 else self.non_torch_parallel
 
-    def graph_bytes(self, model: Model) -> int:
-        """Bytes of the captured CUDA graphs on one rank.
+    def graph_bytes(self, layers: int) -> int:
+        """Bytes of the captured CUDA graphs on one rank that holds this many layers.
 
         A straight line through the logs of 26 to 80 layers, at the default capture sizes: 0.33 GiB and 18 MiB a
         layer (0.91 GiB measured for 32 layers, 1.06 for 40, 1.79 for 80).
         """
-        return int(0.33 * _GIB) + model.layers * (18 << 20)
+        return int(0.33 * _GIB) + layers * (18 << 20)
+
+
+def _expert_buffer_bytes(model: Model, ranks: int, tokens: int) -> int:
+    """Bytes of vLLM's buffers for fused experts, for every token and each of its experts.
+
+    One holds gate and up and then the experts' outputs, the other the product of gate and up. Two logs show them in
+    the peak on top of the sampler (Qwen3-30B-A3B 2.68 GiB, Qwen1.5-MoE-A2.7B 2.47 GiB, both at 8,192 tokens).
+    """
+    if model.experts is None:
+        return 0
+    columns = model.experts.intermediate_size // ranks
+    rows = tokens * model.experts.per_token
+    return 2 * rows * (max(2 * columns, model.hidden_size) + columns)

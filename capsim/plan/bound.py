@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capsim.catalog import Gpu, Model
+from capsim.catalog.model import WEIGHT_ONLY
 from capsim.workload.requests import Requests
 
 
@@ -45,27 +46,32 @@ def bound(
     """Bound of one replica for requests of these lengths.
 
     Args:
-        model: its linear layers cost 2 FLOPs a weight and token; causal attention 4 a query-key pair and element.
+        model: its linear layers cost 2 FLOPs a weight and token (of experts only those that a token goes through);
+            causal attention 4 a query-key pair and element.
         gpu: one of the replica's GPUs.
         requests: a sample of the demand; only lengths matter.
         tensor_parallel_size: GPUs of the replica.
         weight_bytes: resident weights of one GPU.
         kv_bytes_per_token: KV of one token on one GPU.
-        dtype: compute dtype of the linear layers.
+        dtype: of the weights; weight-only precisions compute at the 16-bit rate.
         max_num_seqs: most sequences that can share one reading of the weights.
     """
     prompt = requests.prompt.astype(np.float64)
     output = requests.output.astype(np.float64)
     total = prompt + output - 1
-    linear = 2 * model.layers * (model.attention_parameters + model.mlp_parameters)
     head = 2 * model.embedding_parameters
+    embeddings = (1 if model.tied_embeddings else 2) * model.embedding_parameters
+    norms = model.layers * model.norm_parameters + model.hidden_size
+    linear = 2 * (model.active_parameters - embeddings - norms)
     pairs = total * (total + 1) / 2
     flops = total * linear + output * head + 4 * model.layers * model.attention_heads * model.head_dim * pairs
     read = (output - 1) * (prompt + output / 2)
-    # The embedding table is read by the row: only the other weights are read in full.
-    weights = weight_bytes * (1 - model.embedding_parameters * (not model.tied_embeddings) / model.parameters)
+    # The embedding table is read by the row, and of the experts no fewer than one token's: the rest is read in full.
+    untied = 0 if model.tied_embeddings else model.embedding_parameters
+    weights = weight_bytes * (model.active_parameters - untied) / model.parameters
     moved = read * kv_bytes_per_token + output * weights / max_num_seqs
-    rate = gpu.dense_flops[dtype if dtype in gpu.dense_flops else "bfloat16"]
+    computed = "bfloat16" if dtype in WEIGHT_ONLY or dtype not in gpu.dense_flops else dtype
+    rate = gpu.dense_flops[computed]
     return Bound(
         compute=float(tensor_parallel_size * rate / flops.mean()),
         memory=float(gpu.memory_bandwidth / moved.mean()),

@@ -117,6 +117,8 @@ def count_memory(scenario: Scenario) -> MemoryFit:
         max_num_batched_tokens=engine.max_num_batched_tokens,
         engine_version=engine.version,
         num_gpu_blocks=engine.num_gpu_blocks,
+        enable_expert_parallel=engine.enable_expert_parallel,
+        pipeline_parallel_size=engine.pipeline_parallel_size,
     )
 
 
@@ -124,9 +126,15 @@ def build_cost(scenario: Scenario) -> StepCost:
     """The step cost of one replica.
 
     Raises:
-        BadInput: the profile is damaged, or was measured for another model, dtype or degree of parallelism.
+        BadInput: the profile is damaged, or was measured for another model, dtype or degree of parallelism; or a
+            pipeline, whose throughput comes from batches in flight on several stages at once, which is not modelled.
     """
     settings, engine = scenario.step_cost, scenario.engine
+    if engine.pipeline_parallel_size > 1:
+        what = (
+            f"{engine.pipeline_parallel_size} stages are not modelled: micro-batches in flight on all of them"
+        )
+        raise BadInput(Fault("scenario", what, "engine.pipeline_parallel_size", "1"))
     match settings:
         case ConstantSettings():
             return ConstantCost(settings.seconds)
@@ -148,6 +156,8 @@ def build_cost(scenario: Scenario) -> StepCost:
                 engine.dtype,
                 _kv_dtype(scenario),
                 _efficiency(settings),
+                expert_parallel=engine.enable_expert_parallel,
+                routing_skew=settings.routing_skew,
             )
 
 

@@ -27,11 +27,20 @@ class Evaluator:
 
     def points(self, stage: str, wanted: Sequence[tuple[int, float]]) -> list[Point]:
         """Judge (replicas, rate) pairs; those still undecided get more replications, all together."""
+        return self._points_until(stage, wanted, ())
+
+    def all_pass(self, stage: str, wanted: Sequence[tuple[int, float]]) -> list[Point]:
+        """As `points`, where all must pass: once one has failed the others get no more replications."""
+        return self._points_until(stage, wanted, (Verdict.FAIL,))
+
+    def _points_until(
+        self, stage: str, wanted: Sequence[tuple[int, float]], enough: tuple[Verdict, ...]
+    ) -> list[Point]:
         undecided = [pair for pair in dict.fromkeys(wanted) if pair not in self._points]
         for replications in self._looks:
             self._judge(stage, undecided, replications)
             undecided = [pair for pair in undecided if self._points[pair].verdict is Verdict.UNDECIDED]
-            if not undecided:
+            if not undecided or any(self._points[pair].verdict in enough for pair in wanted):
                 break
         return [self._points[pair] for pair in wanted]
 

@@ -30,7 +30,8 @@ class Replay:
 
     Attributes:
         kind: ``literal``: the trace itself, its time compressed or stretched to the rate. ``own pace``: a resample
-            over the trace's whole duration, so that peaks last as long as recorded.
+            over the trace's whole duration, so that peaks last as long as recorded, at the load that asks most of a
+            replica.
         load: which load of the fleet it stands for.
         replicas: that serve it.
         rate: requests/s.
@@ -163,15 +164,20 @@ def _replays(runner: Runner, count: ReplicaCount) -> tuple[Replay, ...]:
     if not (settings.literal_replay and isinstance(demand, TraceDemand)):
         return ()
     trace = demand.trace
-    wanted = []
-    for trial in count.chosen.trials:
-        if (point := trial.point) is None:
-            continue
-        literal = Experiment("literal", point.replicas, point.rate)
-        wanted.append(("literal", trial.load, literal, trace.duration * trace.rate / point.rate))
-        if trace.duration > settings.duration and trace.duration * point.rate <= MOST_REQUESTS:
-            paced = Experiment("resample", point.replicas, point.rate, duration=trace.duration)
-            wanted.append(("own pace", trial.load, paced, trace.duration))
+    trials = [(trial.load, trial.point) for trial in count.chosen.trials if trial.point is not None]
+    wanted = [
+        (
+            "literal",
+            load,
+            Experiment("literal", point.replicas, point.rate),
+            trace.duration * trace.rate / point.rate,
+        )
+        for load, point in trials
+    ]
+    load, point = max(trials, key=lambda trial: trial[1].rate / trial[1].replicas)
+    if trace.duration > settings.duration and trace.duration * point.rate <= MOST_REQUESTS:
+        paced = Experiment("resample", point.replicas, point.rate, duration=trace.duration)
+        wanted.append(("own pace", load, paced, trace.duration))
     samples = runner.run("replay", [experiment for _, _, experiment, _ in wanted])
     return tuple(
         Replay(kind, load, experiment.replicas, experiment.rate, duration, sample)

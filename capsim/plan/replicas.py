@@ -116,8 +116,8 @@ def find_replicas(
     """
     checks: dict[int, FleetCheck] = {}
 
-    def passes(replicas: int, judge: Judge = evaluator.points) -> bool:
-        if replicas not in checks or judge != evaluator.points:
+    def passes(replicas: int, judge: Judge = evaluator.all_pass) -> bool:
+        if replicas not in checks or judge != evaluator.all_pass:
             checks[replicas] = check_fleet(judge, replicas, target, reserve, drills)
         return checks[replicas].verdict is Verdict.PASS
 
@@ -146,7 +146,7 @@ def find_replicas(
 
 
 Judge = Callable[[str, Sequence[tuple[int, float]]], list[Point]]
-"""`Evaluator.points` or `Evaluator.confirm`."""
+"""`Evaluator.all_pass` or `Evaluator.confirm`."""
 
 
 def check_fleet(

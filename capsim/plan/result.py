@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from capsim import __version__
+from capsim.cost import ProfileCost
 from capsim.measure.objectives import Objectives
 from capsim.memory.budget import MemoryFit
 from capsim.plan.deployment import SAMPLE, Deployment
@@ -27,9 +28,16 @@ Json = dict[str, Any]
 NOT_MODELLED = (
     "prefix caching (vLLM's default is on: shared prefixes would make prefill cheaper)",
     "asynchronous scheduling (vLLM's default is on: one step more of TTFT, fewer gaps between steps)",
-    "CUDA graph padding of the batch to captured sizes",
 )
 """Defaults of the engine that this version leaves out; each result says so."""
+PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has no captured sizes)"
+
+
+def not_modelled(deployment: Deployment) -> list[str]:
+    """What the engine does by default and this result does not account for."""
+    cost = deployment.cost
+    padded = isinstance(cost, ProfileCost) and cost.profile.graph_sizes
+    return [*NOT_MODELLED, *([] if padded else [PADDING])]
 
 
 def plan_result(plan: Plan) -> Json:
@@ -212,7 +220,7 @@ def _confidence(plan: Plan) -> Json:
         "step_cost": _step_cost(deployment),
         "steps_outside": max((share for share in outside if share is not None), default=0.0),
         "slowdowns": [{"factor": slow.factor, **_fleet(slow.check)} for slow in plan.slowdowns],
-        "not_modelled": list(NOT_MODELLED),
+        "not_modelled": not_modelled(deployment),
         "replays": [_replay(replay) for replay in plan.replays],
         "quality": _quality(deployment.scenario.objectives),
     }
@@ -285,7 +293,7 @@ def run_result(simulation: Simulation) -> Json:
             "concurrency": experiment.concurrency if closed else "open loop",
         },
         "step_cost": _step_cost(deployment),
-        "not_modelled": list(NOT_MODELLED),
+        "not_modelled": not_modelled(deployment),
         "summary": simulation.sample,
     }
 

@@ -49,7 +49,7 @@ def slowdowns(
         )
         runner = Runner(slower, jobs, ledger, progress)
         evaluator = Evaluator(runner, saturated_rate / factor, min(REPLICATIONS, plan.replications))
-        check = check_fleet(evaluator.points, replicas, deployment.target_rate, plan.reserve, drills)
+        check = check_fleet(evaluator.all_pass, replicas, deployment.target_rate, plan.reserve, drills)
         found.append(Slowdown(factor, check))
         if check.verdict is not Verdict.PASS:
             break

@@ -108,10 +108,6 @@ class Checks:
             self.report(override, "num_gpu_blocks is stated too, and is the same setting", "one of them")
         if self.model is not None:
             self._engine_and_model(engine, self.model)
-        dtype = ("engine", "dtype")
-        if self.gpu is not None and self.sound(dtype) and engine.dtype not in self.gpu.dense_flops:
-            known = ", ".join(self.gpu.dense_flops)
-            self.report(dtype, f"{self.gpu.name} has no compute rate for {engine.dtype}", f"one of {known}")
 
     def _engine_and_model(self, engine: EngineSection, model: Model) -> None:
         length = engine.max_model_len
@@ -121,11 +117,17 @@ class Checks:
         path, size = ("engine", "tensor_parallel_size"), engine.tensor_parallel_size
         if self.sound(path) and not model.splits_over(size):
             sizes = [str(other) for other in range(1, model.attention_heads + 1) if model.splits_over(other)]
+            columns = " or ".join(str(width) for width in model.mlp_columns)
             what = (
                 f"{size} GPUs cannot share {model.name} ({model.attention_heads} attention heads, "
-                f"{model.kv_heads} KV heads, {model.intermediate_size} MLP columns)"
+                f"{model.kv_heads} KV heads, {columns} MLP columns)"
             )
             self.report(path, what, f"one of {', '.join(sizes)}")
+        path, size = ("engine", "pipeline_parallel_size"), engine.pipeline_parallel_size
+        if self.sound(path) and size > model.layers:
+            self.report(path, f"{size} stages cannot hold {model.layers} layers", f"at most {model.layers}")
+        if engine.enable_expert_parallel and model.experts is None:
+            self.report(("engine", "enable_expert_parallel"), f"{model.name} has no experts", "false")
 
     def step_cost(self) -> None:
         """A profile's file must exist."""

@@ -61,7 +61,9 @@ class EngineSection(Section):
     name: Annotated[str, choice("vllm", later="only vllm is modelled in this version")] = "vllm"
     version: Text = "0.19.0"
     tensor_parallel_size: PositiveCount = 1
-    dtype: Annotated[str, choice("bfloat16", "float16", "fp8")] = "bfloat16"
+    pipeline_parallel_size: PositiveCount = 1
+    enable_expert_parallel: Boolean = False
+    dtype: Annotated[str, choice("bfloat16", "float16", "fp8", "int8", "int4")] = "bfloat16"
     kv_cache_dtype: Annotated[str, choice("auto", "bfloat16", "fp8")] = "auto"
     max_model_len: PositiveCount | None = None
     max_num_seqs: PositiveCount = 256
@@ -87,6 +89,7 @@ class RooflineSection(Section):
     kv_bandwidth_efficiency: Efficiency | None = None
     attention_efficiency: Efficiency | None = None
     host_overhead: Duration | None = None
+    routing_skew: Annotated[float, number("0 (uniform) or more", lambda value: value >= 0)] = 0.0
 
 
 class ProfileSection(Section):

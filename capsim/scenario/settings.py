@@ -21,7 +21,11 @@ class EngineSettings:
         name: engine, ``vllm``.
         version: its version, for the record of every result.
         tensor_parallel_size: GPUs that share each layer.
-        dtype: of the weights: ``bfloat16``, ``float16`` or ``fp8``.
+        pipeline_parallel_size: stages that hold the layers, each on as many GPUs as share a layer.
+        enable_expert_parallel: experts are dealt out whole to the GPUs that share a layer, instead of each one being
+            split.
+        dtype: of the weights: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4`` (GPTQ, AWQ),
+            computed at 16 bits.
         kv_cache_dtype: ``auto`` (16 bit), ``bfloat16`` or ``fp8``.
         max_model_len: longest sequence, prompt and output together, tokens.
         max_num_seqs: most sequences running at once.
@@ -38,6 +42,8 @@ class EngineSettings:
     name: str
     version: str
     tensor_parallel_size: int
+    pipeline_parallel_size: int
+    enable_expert_parallel: bool
     dtype: str
     kv_cache_dtype: str
     max_model_len: int
@@ -62,6 +68,7 @@ class RooflineSettings:
         kv_bandwidth_efficiency: share of the memory bandwidth at which the KV cache is read.
         attention_efficiency: share of the dense compute rate that prefill attention reaches.
         host_overhead: seconds of each step in which the GPU waits for the host.
+        routing_skew: exponent of the power law by which tokens choose experts; 0 is uniform.
     """
 
     compute_efficiency: float | None = None
@@ -69,6 +76,7 @@ class RooflineSettings:
     kv_bandwidth_efficiency: float | None = None
     attention_efficiency: float | None = None
     host_overhead: float | None = None
+    routing_skew: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -77,19 +77,19 @@ class Trace:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was changed on the way from the file to the columns, one sentence each."""
+        file = Path(self.source).name
         lines_of: dict[str, list[int]] = {}
         for row in self.dropped:
             lines_of.setdefault(row.reason, []).append(row.line)
         notes = [
-            f"{self.source}: dropped {len(lines)} of {self.rows} rows: {reason} ({_places(lines)})"
+            f"{file}: dropped {len(lines)} of {self.rows} rows: {reason} ({_places(lines)})"
             for reason, lines in lines_of.items()
         ]
         if self.out_of_order:
-            notes.append(
-                f"{self.source}: {self.out_of_order} rows were earlier than the row before; sorted by time"
-            )
+            were = "row was" if self.out_of_order == 1 else "rows were"
+            notes.append(f"{file}: {self.out_of_order} {were} earlier than the row before; sorted by time")
         if self.ignored_columns:
-            notes.append(f"{self.source}: ignored columns {', '.join(self.ignored_columns)}")
+            notes.append(f"{file}: ignored columns {', '.join(self.ignored_columns)}")
         return tuple(notes)
 
 
@@ -161,7 +161,7 @@ def _columns(source: str, lines: list[str]) -> tuple[tuple[int, int, int], int, 
 
 
 def _missing_column(source: str, name: str, found: list[str], line: int) -> Fault:
-    lower = {other[:40].lower(): other[:40] for other in found}
+    lower = {other[:40].lower(): other[:40] for other in found if other not in AZURE_COLUMNS}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     return Fault(
         source,

@@ -1,7 +1,7 @@
 """Models and GPUs from their published configs and data sheets, for the tests of cost and memory."""
 
 from capsim.catalog.gpu import Gpu
-from capsim.catalog.model import Model
+from capsim.catalog.model import Experts, Model
 
 GIB = 1 << 30
 
@@ -32,6 +32,54 @@ KIMI_72B = Model(
     131072,
     "config.json",
     attention_bias=True,
+)
+MIXTRAL_8X7B = Model(
+    "mixtral-8x7b",
+    "gqa",
+    32,
+    4096,
+    14336,
+    32,
+    8,
+    128,
+    32000,
+    False,
+    32768,
+    "config.json",
+    experts=Experts(8, 2, 14336),
+)
+QWEN3_30B_A3B = Model(
+    "qwen3-30b-a3b",
+    "gqa",
+    48,
+    2048,
+    6144,
+    32,
+    4,
+    128,
+    151936,
+    False,
+    40960,
+    "config.json",
+    qk_norm=True,
+    experts=Experts(128, 8, 768),
+)
+# Its one shared expert of 5,632 columns counts as four of 1,408.
+QWEN15_MOE = Model(
+    "qwen1.5-moe-a2.7b",
+    "gqa",
+    24,
+    2048,
+    5632,
+    16,
+    16,
+    128,
+    151936,
+    False,
+    8192,
+    "config.json",
+    attention_bias=True,
+    experts=Experts(60, 4, 1408, shared=4),
 )
 
 H200 = Gpu("h200", int(139.8 * GIB), 4.8e12, {"bfloat16": 989.4e12, "fp8": 1978.9e12}, 450e9, {})

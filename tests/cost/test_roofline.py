@@ -5,15 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsim.catalog import gpu_names, load_gpu
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Model
 from capsim.cost import UNBOUNDED, BatchShape, Chunk, Efficiency, RooflineCost
 from capsim.errors import BadInput
-from tests.cost.hardware import A100, H200, LLAMA_8B, LLAMA_70B, QWEN3_8B
+from tests.cost.hardware import A100, H200, LLAMA_8B, LLAMA_70B, QWEN3_8B, QWEN3_30B_A3B
 
 IDEAL = Efficiency(
     gemm_compute=1,
     gemm_bandwidth=1,
+    weight_only_compute=1,
+    expert_compute=1,
+    expert_latency=0,
     attention_compute=1,
     attention_bandwidth=1,
     attention_latency=0,
@@ -109,11 +113,90 @@ def test_fp8_halves_kv_and_weight_traffic() -> None:
     assert layers[0] == 2 * layers[1]
 
 
-def test_fp8_weights_without_fp8_arithmetic_compute_as_bfloat16() -> None:
-    batch = BatchShape((Chunk(8192, 0),), 0, 0)
-    assert RooflineCost(LLAMA_8B, A100, 1, "fp8").step(batch) == pytest.approx(
-        RooflineCost(LLAMA_8B, A100).step(batch), rel=0.01
-    )  # compute-bound: only small kernels that wait for weights gain
+@pytest.mark.parametrize(("gpu", "dtype"), [(A100, "fp8"), (A100, "int8"), (H200, "int8"), (H200, "int4")])
+def test_weights_that_are_widened_compute_below_the_16_bit_rate(gpu: Gpu, dtype: str) -> None:
+    efficiency = replace(IDEAL, weight_only_compute=0.5)
+    wide = RooflineCost(LLAMA_8B, gpu, efficiency=efficiency).operators
+    narrow = RooflineCost(LLAMA_8B, gpu, 1, dtype, efficiency=efficiency).operators
+    gemms = (*wide.attention_gemms(), *wide.mlp_gemms())
+    linear = 32 * sum(2 * 8192 * n * k for n, k in gemms) / gpu.dense_flops["bfloat16"]
+    # At 8,192 tokens all products are bound by arithmetic: half the rate takes once more what they took.
+    slower = narrow.token_seconds(8192) - wide.token_seconds(8192)
+    assert slower == pytest.approx(linear, rel=1e-9)  # a difference of sums
+    assert narrow.sequence_seconds(64) == wide.sequence_seconds(64)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("int8", 1 + 2 / 128), ("int4", 0.5 + 2 / 128 + 0.5 / 128)])
+def test_weight_only_bytes_are_the_weights_and_the_scales_of_their_groups(dtype: str, size: float) -> None:
+    operators = RooflineCost(LLAMA_8B, H200, 1, dtype).operators
+    linear = 32 * (LLAMA_8B.attention_parameters + LLAMA_8B.mlp_parameters)
+    assert operators.streamed_weight_bytes() == linear * size + 2 * LLAMA_8B.embedding_parameters
+
+
+def test_one_decode_gains_what_int4_weights_save() -> None:
+    wide, narrow = (
+        RooflineCost(LLAMA_8B, H200, 1, dtype, efficiency=IDEAL) for dtype in ("bfloat16", "int4")
+    )
+    saved = wide.operators.streamed_weight_bytes() - narrow.operators.streamed_weight_bytes()
+    batch = BatchShape((), 1, 1)
+    assert wide.step(batch) - narrow.step(batch) == pytest.approx(saved / H200.memory_bandwidth, rel=1e-9)
+
+
+def test_16_bit_logits_compute_at_the_16_bit_rate_whatever_the_weights() -> None:
+    wide, narrow = RooflineCost(LLAMA_8B, H200).operators, RooflineCost(LLAMA_8B, H200, 1, "fp8").operators
+    assert wide.sequence_seconds(4096) == narrow.sequence_seconds(4096)
+
+
+def test_a_pipeline_is_one_pass_through_its_stages_and_the_hops_between_them() -> None:
+    batch = BatchShape((Chunk(512, 0),), 8, 8 * 1024)
+    whole = RooflineCost(LLAMA_8B, H200, efficiency=IDEAL)
+    cut = RooflineCost(LLAMA_8B, H200, efficiency=IDEAL, pipeline_parallel_size=4)
+    # Three hops of hidden state and residual, 520 tokens of 4,096 elements of 2 bytes.
+    hops = 3 * 2 * 520 * 4096 * 2 / H200.link_bandwidth
+    assert cut.step(batch) - whole.step(batch) == pytest.approx(hops, rel=1e-9)  # a difference
+    assert "on 4 x h200 in 4 stages" in cut.description
+
+
+def test_ranks_send_their_share_of_a_hop_and_gather_it() -> None:
+    model = Model("tiny", "gqa", 2, 8, 16, 4, 2, 4, 32, False, 128, "by hand")
+    gpu = Gpu("linked", 1 << 30, 1e30, {"bfloat16": 1e30}, 100.0, {})
+    batch = BatchShape((), 1, 1)
+    whole, cut = (
+        RooflineCost(model, gpu, 2, efficiency=IDEAL, pipeline_parallel_size=stages) for stages in (1, 2)
+    )
+    # Two tensors of 8 elements of 2 bytes: half of them over the link, and half again to gather them on both ranks.
+    assert cut.step(batch) - whole.step(batch) == pytest.approx(2 * 8 * 2 / 100, rel=1e-9)  # a difference
+
+
+def test_a_mesh_uses_as_many_links_as_a_group_has_peers() -> None:
+    model = Model("tiny", "gqa", 1, 32, 64, 16, 8, 4, 32, False, 128, "by hand")
+    bus = Gpu("bus", 1 << 30, 1e30, {"bfloat16": 1e30}, 100.0, {})
+    mesh = replace(bus, link_per_peer=True)
+    batch = BatchShape((), 1, 1)
+    for ranks in (2, 4, 8):
+        slow, fast = (RooflineCost(model, gpu, ranks, efficiency=IDEAL).step(batch) for gpu in (bus, mesh))
+        assert slow == pytest.approx((ranks - 1) * fast, rel=1e-9)  # communication alone, up to rounding
+
+
+@pytest.mark.parametrize("name", gpu_names())
+@pytest.mark.parametrize("dtype", ["bfloat16", "fp8", "int8", "int4"])
+def test_no_gpu_of_the_catalog_beats_its_data_sheet(name: str, dtype: str) -> None:
+    gpu = load_gpu(name)
+    cost = RooflineCost(LLAMA_8B, gpu, 1, dtype)
+    linear = LLAMA_8B.layers * (LLAMA_8B.attention_parameters + LLAMA_8B.mlp_parameters)
+    # The fastest arithmetic that the weights could ever be given.
+    rate = max(gpu.dense_flops["bfloat16"], gpu.dense_flops.get(dtype if dtype == "fp8" else "bfloat16", 0))
+    assert cost.step(BatchShape((Chunk(8192, 0),), 0, 0)) >= 2 * 8192 * linear / rate
+    decode = cost.step(BatchShape((), 1, 1))
+    assert decode >= weight_bytes_read(dtype, linear) / gpu.memory_bandwidth
+    # And none is so slow that a prefix must have slipped: half the data sheet's bandwidth, and the fixed latencies.
+    assert decode <= 2 * cost.operators.streamed_weight_bytes() / gpu.memory_bandwidth + 2e-3
+
+
+def weight_bytes_read(dtype: str, linear: int) -> float:
+    return (
+        linear * {"bfloat16": 2, "fp8": 1, "int8": 1, "int4": 0.5}[dtype] + 2 * LLAMA_8B.embedding_parameters
+    )
 
 
 def test_a_line_is_flat_to_the_knee_and_rises_beyond() -> None:
@@ -149,6 +232,16 @@ def test_factors_are_described_with_their_source_and_overrides_are_the_users() -
     assert described["gpu.memory_bandwidth"][:2] == (4.8e12, "data sheet")
 
 
+def test_only_factors_that_play_a_part_are_described() -> None:
+    dense = RooflineCost(LLAMA_8B, H200).describe()
+    assert not {"weight_only_compute", "expert_compute", "expert_latency", "routing_skew"} & set(dense)
+    assert RooflineCost(LLAMA_8B, A100, 1, "fp8").describe()["weight_only_compute"].tag == "assumed"
+    uniform, skewed = (RooflineCost(QWEN3_30B_A3B, H200, routing_skew=skew).describe() for skew in (0.0, 0.8))
+    assert uniform["expert_compute"].tag == "measured"
+    assert uniform["routing_skew"][:2] == (0.0, "assumed")
+    assert skewed["routing_skew"][:2] == (0.8, "stated")
+
+
 def test_every_factor_out_of_range_is_named() -> None:
     with pytest.raises(BadInput, match=r"(?s)gemm_compute: 1.2.*kernel_latency: -1"):
         Efficiency(gemm_compute=1.2, kernel_latency=-1)
@@ -158,7 +251,11 @@ def test_every_factor_out_of_range_is_named() -> None:
     ("changes", "message"),
     [
         ({"model": replace(LLAMA_8B, attention="mla")}, "attention 'mla' is not covered"),
+        ({"model": replace(QWEN3_30B_A3B, attention="mla")}, "attention 'mla' is not covered"),
+        ({"pipeline_parallel_size": 33}, "pipeline_parallel_size 33, expected 1 to 32"),
+        ({"model": QWEN3_30B_A3B, "routing_skew": -1.0}, "routing_skew -1, expected 0"),
         ({"weight_dtype": "int3"}, "weight dtype 'int3'"),
+        ({"kv_dtype": "int8"}, "KV dtype 'int8'"),
         ({"kv_dtype": "int3"}, "KV dtype 'int3'"),
         ({"tensor_parallel_size": 3}, "does not divide"),
         ({"gpu": replace(H200, dense_flops={"fp8": 1e15})}, "lacks bfloat16"),

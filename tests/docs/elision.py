@@ -18,8 +18,12 @@ def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
 
 
 def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
-    """What differs, line by line."""
-    return "\n".join(difflib.unified_diff(shown, printed, "the page", "the command", lineterm=""))
+    """What differs, line by line, in the parts that the page shows."""
+    try:
+        fresh = refreshed(shown, printed)
+    except LookupError:
+        fresh = list(printed)
+    return "\n".join(difflib.unified_diff(shown, fresh, "the page", "the command", lineterm=""))
 
 
 def refreshed(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
@@ -63,14 +67,18 @@ def _beginning(part: Sequence[str], printed: Sequence[str], position: int) -> in
     """Where the part begins; a blank line at its head stands before the line that is looked for."""
     blank = next(i for i, line in enumerate(part) if line.strip())
     first = part[blank]
-    likeness = [
-        1.0 if matches([first], [line]) else difflib.SequenceMatcher(None, first, line).ratio()
-        for line in printed[position:]
-    ]
+    likeness = [_likeness(first, line) for line in printed[position:]]
     best = max(likeness, default=0.0)
     if best < _ALIKE:
         raise LookupError(f"no line is like {first!r} any more")
     return position + likeness.index(best) - blank
+
+
+def _likeness(shown: str, printed: str) -> float:
+    """From 0 to 1; 1 also where an author has written only how the line begins."""
+    if matches([shown], [printed]) or printed.startswith(shown):
+        return 1.0
+    return difflib.SequenceMatcher(None, shown, printed).ratio()
 
 
 def _length(part: Sequence[str], printed: Sequence[str]) -> int:

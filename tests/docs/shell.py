@@ -73,15 +73,12 @@ class Shell:
         return f"{shown}{answer.getvalue()}" + (f"exit code {code}\n" if code else "")
 
     def _other(self, command: str) -> str:
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-        }
+        """By a shell; the tests' own modules from the root of the repository."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-c", command],
-            cwd=self.folder,
-            env=environment,
+            cwd=ROOT if command.startswith("python -m ") else self.folder,
+            env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
             check=False,

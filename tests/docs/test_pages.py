@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,10 +52,30 @@ def test_reading_and_writing_change_nothing(path: Path) -> None:
     assert read_page(path).text == path.read_text(encoding="utf-8")
 
 
-def test_the_picture_is_the_quick_starts(shell: Shell) -> None:
+@pages
+def test_no_page_names_a_place_on_this_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(?<![\w./])/(home|root|tmp|usr|var|work)/", text)
+    assert str(ROOT) not in text
+
+
+@pytest.fixture(scope="module")
+def quick_start(shell: Shell) -> Path:
+    """Run folder of the quick start."""
+    shell.begin()
     shell.run(QUICK_START)
-    folder = shell.folder / "runs" / "chat-llama-3.1-8b-h200"
-    assert pictured() == figures(folder), REFRESH
+    return shell.folder / "runs" / "chat-llama-3.1-8b-h200"
+
+
+def test_the_picture_is_the_quick_starts(quick_start: Path) -> None:
+    assert pictured() == figures(quick_start), REFRESH
+
+
+def test_the_drill_is_for_the_fleet_of_the_quick_start(quick_start: Path) -> None:
+    """The one place where an author has typed a figure of an answer."""
+    replicas = json.loads((quick_start / "result.json").read_text(encoding="utf-8"))["answer"]["replicas"]
+    text = (ROOT / "docs" / "howto" / "drill-a-failure.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"--replicas (\d+)", text)) == {str(replicas)}
 
 
 def test_the_picture_is_small() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from capsim.catalog import gpu_names, model_names
 from tests.scenario.test_load import COUNT, ENGINE_KEYS, MINIMAL, SHIPPED, faults, written
 
 # Each case replaces one line of MINIMAL, or is put after it; MINIMAL has 11 lines.
@@ -19,15 +20,14 @@ LINES = [
     (
         "model: llama-3.1-8b",
         "model: llama-3.1-9b",
-        "s.yaml:3:8: model: 'llama-3.1-9b' is not in the catalog, expected one of llama-3.1-8b, "
-        "llama-3.3-70b, qwen3-32b,"
+        f"s.yaml:3:8: model: 'llama-3.1-9b' is not in the catalog, expected one of {', '.join(model_names())},"
         " did you mean 'llama-3.1-8b'?",
     ),
     ("gpu: h200", "gpu: [h200]", "s.yaml:4:6: gpu: a list is no text, expected text"),
     (
         "gpu: h200",
         "gpu: h20",
-        "s.yaml:4:6: gpu: 'h20' is not in the catalog, expected one of h100-sxm, h200, did you mean 'h200'?",
+        f"s.yaml:4:6: gpu: 'h20' is not in the catalog, expected one of {', '.join(gpu_names())}, did you mean 'h200'?",
     ),
     (
         "  target: 4800/min",
@@ -125,8 +125,8 @@ ENDS = [
     ),
     (
         "engine: {dtype: bf16}",
-        "s.yaml:12:17: engine.dtype: 'bf16' is not known, expected one of bfloat16, float16, fp8, did "
-        "you mean 'bfloat16'?",
+        "s.yaml:12:17: engine.dtype: 'bf16' is not known, expected one of bfloat16, float16, fp8, int8, int4, "
+        "did you mean 'bfloat16'?",
     ),
     (
         "engine: {kv_cache_dtype: int4}",
@@ -183,6 +183,18 @@ ENDS = [
         "engine: {tensor_parallel_size: 3}",
         "s.yaml:12:32: engine.tensor_parallel_size: 3 GPUs cannot share llama-3.1-8b (32 attention "
         "heads, 8 KV heads, 14336 MLP columns), expected one of 1, 2, 4, 8, 16, 32",
+    ),
+    (
+        "engine: {pipeline_parallel_size: 33}",
+        "s.yaml:12:34: engine.pipeline_parallel_size: 33 stages cannot hold 32 layers, expected at most 32",
+    ),
+    (
+        "engine: {enable_expert_parallel: true}",
+        "s.yaml:12:34: engine.enable_expert_parallel: llama-3.1-8b has no experts, expected false",
+    ),
+    (
+        "step_cost: {source: roofline, routing_skew: -1}",
+        "s.yaml:12:45: step_cost.routing_skew: -1 is out of range, expected 0 (uniform) or more",
     ),
     (
         "engine: {gpu_memory_utilization: 92}",

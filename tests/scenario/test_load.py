@@ -65,6 +65,8 @@ def test_the_shipped_scenario_loads() -> None:
             name="vllm",
             version="0.19.0",
             tensor_parallel_size=1,
+            pipeline_parallel_size=1,
+            enable_expert_parallel=False,
             dtype="bfloat16",
             kv_cache_dtype="auto",
             max_model_len=16384,
@@ -105,6 +107,23 @@ def test_the_shipped_scenario_loads() -> None:
         ),
         seed=1,
     )
+
+
+def test_experts_quantization_and_skew_are_settings(tmp_path: Path) -> None:
+    text = MINIMAL.replace("llama-3.1-8b", "qwen3-30b-a3b").replace("gpu: h200", "gpu: a10") + (
+        "engine: {dtype: int4, tensor_parallel_size: 2, enable_expert_parallel: true}\n"
+        "step_cost: {routing_skew: 0.8}\n"
+    )
+    scenario = load(written(tmp_path, text))
+    engine = scenario.engine
+    assert (engine.dtype, engine.enable_expert_parallel, engine.pipeline_parallel_size) == ("int4", True, 1)
+    assert scenario.step_cost == RooflineSettings(routing_skew=0.8)
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "int8"])
+def test_weights_without_arithmetic_of_their_own_are_no_fault(tmp_path: Path, dtype: str) -> None:
+    text = MINIMAL.replace("gpu: h200", "gpu: a100-80gb-sxm") + f"engine: {{dtype: {dtype}}}\n"
+    assert load(written(tmp_path, text)).engine.dtype == dtype
 
 
 def test_defaults_are_filled_in(tmp_path: Path) -> None:
@@ -209,9 +228,10 @@ def test_overrides_win_and_later_ones_win_over_earlier_ones() -> None:
 
 
 ENGINE_KEYS = (
-    "name, version, tensor_parallel_size, dtype, kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, "
-    "block_size, gpu_memory_utilization, num_gpu_blocks, num_gpu_blocks_override, enable_chunked_prefill, "
-    "enable_prefix_caching, async_scheduling, scheduler_reserve_full_isl"
+    "name, version, tensor_parallel_size, pipeline_parallel_size, enable_expert_parallel, dtype, kv_cache_dtype, "
+    "max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, num_gpu_blocks, "
+    "num_gpu_blocks_override, enable_chunked_prefill, enable_prefix_caching, async_scheduling, "
+    "scheduler_reserve_full_isl"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [

@@ -73,7 +73,9 @@ def test_byte_order_mark_zone_missing_fraction_and_blank_line() -> None:
     assert trace.prompt.tolist() == [584, 1452]
     assert trace.arrival.tolist() == pytest.approx([0.0, 0.001163], abs=1e-12)
     assert trace.out_of_order == 1
-    assert trace.notes == (f"{trace.source}: 1 rows were earlier than the row before; sorted by time",)
+    assert trace.notes == (
+        f"{Path(trace.source).name}: 1 row was earlier than the row before; sorted by time",
+    )
 
 
 def test_bad_rows_are_dropped_with_line_and_reason() -> None:
@@ -95,7 +97,7 @@ def test_many_bad_rows_make_one_note(tmp_path: Path) -> None:
     good = "2023-11-16 18:15:46.68,374,44\n"
     trace = read_azure(written(tmp_path, HEADER + good + "2023-11-16 18:15:47,1,0\n" * 1000))
     assert trace.notes == (
-        f"{trace.source}: dropped 1000 of 1001 rows: GeneratedTokens is 0 (lines 3, 4, 5, 6, 7, ...)",
+        "trace.csv: dropped 1000 of 1001 rows: GeneratedTokens is 0 (lines 3, 4, 5, 6, 7, ...)",
     )
 
 
@@ -104,7 +106,7 @@ def test_columns_go_by_name(tmp_path: Path) -> None:
     trace = read_azure(written(tmp_path, "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n" + rows))
     assert trace.prompt.tolist() == [770, 949]
     assert trace.ignored_columns == ("NumImages",)
-    assert trace.notes == (f"{trace.source}: ignored columns NumImages",)
+    assert trace.notes == ("trace.csv: ignored columns NumImages",)
 
 
 def test_zones_are_put_on_one_clock(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""What share of its data sheet a GPU reaches, read off a profile: the roofline's factors, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from capsim.catalog import Gpu, Model
+from capsim.catalog.model import DTYPE_BYTES
+from capsim.cost import Profile
+
+GEMMS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+"""A layer's matrix products, as profiles name them."""
+CHUNK = 2048
+"""Tokens of the prompt whose attention is looked at: inside every profile, and long enough to be arithmetic."""
+BATCH = 64
+CONTEXT = 2048
+"""Decodes and their context whose attention is looked at: a usual batch of a chat service, inside every profile."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One factor over several profiles: median, least and most, and how many profiles it was read off."""
+
+    median: float
+    least: float
+    most: float
+    profiles: int
+
+
+def efficiency_of(profile: Profile, model: Model, gpu: Gpu) -> dict[str, float]:
+    """Factors of `capsim.cost.Efficiency` that a profile of a dense model shows; shares of the data sheet.
+
+    ``gemm_compute``: a layer's products at the most tokens measured. ``gemm_bandwidth``: their weights at one token.
+    ``attention_compute``: causal attention of one prompt of `CHUNK` tokens. ``attention_bandwidth``: KV read by `BATCH`
+    decodes of `CONTEXT` tokens. ``attention_latency``, seconds: one sequence of the shortest context.
+    """
+    stated = profile.provenance
+    ranks = stated.tensor_parallel_size
+    flops = gpu.dense_flops.get(stated.dtype, gpu.dense_flops["bfloat16"])
+    gemms = [operator for operator in profile.operators if operator.name in GEMMS]
+    weights = model.layers * (model.attention_parameters + model.mlp_parameters) / ranks
+    tokens = profile.ranges["tokens"][1]
+    seconds = {count: sum(gemm.at(count) for gemm in gemms) for count in (1, tokens)}
+    attention = profile.attention
+    heads = model.attention_heads * model.head_dim / ranks
+    kv_bytes = 2 * model.kv_heads_of_rank(ranks) * model.head_dim * DTYPE_BYTES[stated.kv_dtype]
+    return {
+        "gemm_compute": 2 * tokens * weights / seconds[tokens] / flops,
+        "gemm_bandwidth": weights * DTYPE_BYTES[stated.dtype] / seconds[1] / gpu.memory_bandwidth,
+        "attention_compute": 2
+        * heads
+        * CHUNK
+        * (CHUNK + 1)
+        / attention.prefill.row(CHUNK).at(0)
+        / gpu.dense_flops["bfloat16"],
+        "attention_bandwidth": BATCH
+        * CONTEXT
+        * kv_bytes
+        / attention.decode.row(BATCH).at(CONTEXT)
+        / gpu.memory_bandwidth,
+        "attention_latency": attention.decode.values[0][0],
+    }
+
+
+def spread(found: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
+    """Each factor over several profiles."""
+    names = found[0] if found else {}
+    result = {}
+    for name in names:
+        values = sorted(each[name] for each in found)
+        middle = len(values) // 2
+        median = values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+        result[name] = Spread(median, values[0], values[-1], len(values))
+    return result

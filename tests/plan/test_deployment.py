@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from capsim.cost import BatchShape, RooflineCost
+from capsim.errors import BadInput
+from capsim.plan.deployment import build_cost, count_memory
+from capsim.scenario import load
+
+SHIPPED = Path(__file__).parents[2] / "configs" / "scenarios" / "chat-llama-3.1-8b-h200.yaml"
+
+
+def test_a_pipeline_is_refused_with_its_reason_and_its_memory_is_counted() -> None:
+    scenario = load(SHIPPED, ["engine.pipeline_parallel_size=2"])
+    with pytest.raises(BadInput, match="micro-batches in flight"):
+        build_cost(scenario)
+    assert count_memory(scenario).bytes_per_token == 16 * 2 * 8 * 128 * 2
+
+
+def test_experts_and_their_routing_reach_the_cost_and_the_memory() -> None:
+    settings = ["model=qwen3-30b-a3b", "engine.tensor_parallel_size=4", "engine.max_model_len=16384"]
+    dealt = [*settings, "engine.enable_expert_parallel=true"]
+    split, parallel, skewed = (
+        load(SHIPPED, overrides) for overrides in (settings, dealt, [*dealt, "step_cost.routing_skew=1"])
+    )
+    batch = BatchShape((), 64, 64 * 1024)
+    costs = [build_cost(scenario) for scenario in (split, parallel, skewed)]
+    assert all(isinstance(cost, RooflineCost) for cost in costs)
+    assert len({cost.step(batch) for cost in costs}) == 3
+    notes = [line.note for line in count_memory(parallel).lines if line.name == "weights"]
+    assert notes == ["bfloat16, TP 4 with whole experts"]
