@@ -18,7 +18,13 @@ def test_a_pipeline_is_refused_with_its_reason_and_its_memory_is_counted() -> No
 
 
 def test_experts_and_their_routing_reach_the_cost_and_the_memory() -> None:
-    settings = ["model=qwen3-30b-a3b", "engine.tensor_parallel_size=4", "engine.max_model_len=16384"]
+    roofline = "step_cost={source: roofline}"
+    settings = [
+        roofline,
+        "model=qwen3-30b-a3b",
+        "engine.tensor_parallel_size=4",
+        "engine.max_model_len=16384",
+    ]
     dealt = [*settings, "engine.enable_expert_parallel=true"]
     split, parallel, skewed = (
         load(SHIPPED, overrides) for overrides in (settings, dealt, [*dealt, "step_cost.routing_skew=1"])

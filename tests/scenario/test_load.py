@@ -80,7 +80,7 @@ def test_the_shipped_scenario_loads() -> None:
             async_scheduling=False,
             scheduler_reserve_full_isl=True,
         ),
-        step_cost=RooflineSettings(),
+        step_cost=ProfileSettings(data_path("profiles", "h200-llama-3.1-8b-bf16-tp1.json").resolve()),
         demand=DemandSettings(
             target=80.0,
             unit="requests",
