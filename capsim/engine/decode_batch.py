@@ -71,14 +71,12 @@ class DecodeBatch:
         sequence.joined = sequence.end_step = -1
         return -(-length // self.block_size)
 
-    def advance(self, steps: int) -> int:
-        """Take `steps` steps and return the KV blocks that they took."""
-        blocks = self.blocks_in(steps)
+    def advance(self, steps: int) -> None:
+        """Take `steps` steps."""
         if self._keeps_spread:
             self.squared_context += 2 * steps * self.context + steps * steps * self.count
         self.step += steps
         self.context += steps * self.count
-        return blocks
 
     def pop_finished(self) -> Sequence | None:
         """A sequence that generated its last token in the step just taken, None when there is no more."""

@@ -255,14 +255,15 @@ class Replica:
 
     def _commit(self) -> None:
         """Carry out the plan in flight up to its end."""
-        state, steps, plan, line = self._state, self._steps, self._plan, self._line
+        state, steps, line = self._state, self._steps, self._line
+        chunks, sequences, _ = self._plan
         decodes = state.decodes
-        chunks = plan.chunks
+        blocks = decodes.blocks_in(steps)
         tokens = past = 0
-        for new, before in chunks:
-            tokens += new
-            past += before
-        running = decodes.count + len(state.prefilling)
+        if chunks:
+            for new, before in chunks:
+                tokens += new
+                past += before
         self._leaps += _PACK_LEAP(
             self._now,
             steps,
@@ -271,24 +272,26 @@ class Replica:
             past,
             decodes.count,
             decodes.context,
-            running,
+            decodes.count + len(state.prefilling),
             len(state.waiting),
-            state.blocks + decodes.blocks_in(1),
+            state.blocks + (blocks if steps == 1 else decodes.blocks_in(1)),
             line.first,
             line.slope,
         )
         now = self._now = self._end
         self._steps = 0
-        state.blocks += decodes.advance(steps)
-        state.touched += len(chunks)
+        decodes.advance(steps)
+        state.blocks += blocks
         while (ended := decodes.pop_finished()) is not None:
             state.touched += 1
             state.blocks -= decodes.leave(ended)
             self._finish(ended, now)
-        for sequence, (new, _) in zip(plan.sequences, chunks, strict=True):
-            sequence.computed += new
-            if sequence.computed == sequence.target:
-                self._complete_prefill(sequence, now)
+        if chunks:
+            state.touched += len(chunks)
+            for sequence, (new, _) in zip(sequences, chunks, strict=True):
+                sequence.computed += new
+                if sequence.computed == sequence.target:
+                    self._complete_prefill(sequence, now)
         if self._aborts:
             self._drop_aborted()
 

@@ -174,10 +174,10 @@ def _replays(runner: Runner, count: ReplicaCount) -> tuple[Replay, ...]:
         )
         for load, point in trials
     ]
-    load, point = max(trials, key=lambda trial: trial[1].rate / trial[1].replicas)
+    trial, point = count.chosen.hardest
     if trace.duration > settings.duration and trace.duration * point.rate <= MOST_REQUESTS:
         paced = Experiment("resample", point.replicas, point.rate, duration=trace.duration)
-        wanted.append(("own pace", load, paced, trace.duration))
+        wanted.append(("own pace", trial.load, paced, trace.duration))
     samples = runner.run("replay", [experiment for _, _, experiment, _ in wanted])
     return tuple(
         Replay(kind, load, experiment.replicas, experiment.rate, duration, sample)

@@ -62,6 +62,12 @@ class FleetCheck:
         return combine([trial.verdict for trial in self.trials])
 
     @property
+    def hardest(self) -> tuple[Trial, Point]:
+        """The trial that asks most of each replica that is left, and its point."""
+        points = [(trial, trial.point) for trial in self.trials if trial.point is not None]
+        return max(points, key=lambda pair: pair[1].rate / pair[1].replicas)
+
+    @property
     def deciding(self) -> tuple[Trial, ...]:
         """The trials that do not pass."""
         return tuple(trial for trial in self.trials if trial.verdict is not Verdict.PASS)
