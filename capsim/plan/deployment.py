@@ -11,6 +11,7 @@ from capsim.cost import (
     ConstantCost,
     Efficiency,
     LinearCost,
+    Profile,
     ProfileCost,
     RooflineCost,
     StepCost,
@@ -141,8 +142,10 @@ def build_cost(scenario: Scenario) -> StepCost:
         case LinearSettings():
             return LinearCost(**vars(settings))
         case ProfileSettings():
+            profile = load_profile(settings.path)
+            _refuse_other_gpu(profile, scenario)
             return ProfileCost(
-                load_profile(settings.path),
+                profile,
                 scenario.model,
                 engine.dtype,
                 _kv_dtype(scenario),
@@ -159,6 +162,13 @@ def build_cost(scenario: Scenario) -> StepCost:
                 expert_parallel=engine.enable_expert_parallel,
                 routing_skew=settings.routing_skew,
             )
+
+
+def _refuse_other_gpu(profile: Profile, scenario: Scenario) -> None:
+    measured = profile.provenance.gpu
+    if measured != scenario.gpu.name:
+        what = f"the profile was measured on {measured}, the scenario asks for {scenario.gpu.name}"
+        raise BadInput(Fault(profile.source, what, key="provenance.gpu"))
 
 
 def build_demand(scenario: Scenario) -> Demand:

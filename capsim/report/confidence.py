@@ -42,6 +42,8 @@ def step_cost(cost: Json, outside: float | None) -> list[str]:
         warning = "WARNING: " if outside is not None and outside > OUTSIDE else ""
         return [
             f"Step cost measured: {described}.",
+            *(f"The profile was {difference}." for difference in cost.get("differences", [])),
+            *_without_measurement(cost),
             f"{warning}{share(outside)} of the simulated steps lay outside the measured range.",
         ]
     if cost["source"] == "analytic":
@@ -58,6 +60,15 @@ def step_cost(cost: Json, outside: float | None) -> list[str]:
         *([f"Its figures without a measurement: {'; '.join(unmeasured)}."] if unmeasured else []),
         "Share of steps outside the measured range: nothing was measured.",
     ]
+
+
+def _without_measurement(cost: Json) -> list[str]:
+    """Which parts of a profile are not measured, by how they are known."""
+    known: dict[str, list[str]] = {}
+    for name, figure in cost.get("figures", {}).items():
+        known.setdefault(figure["tag"], []).append(name)
+    parts = [f"{', '.join(known[tag])} {tag}" for tag in ("fitted", "assumed") if tag in known]
+    return [f"Its parts without a measurement: {'; '.join(parts)}."] if parts else []
 
 
 def demand_warnings(demand: Json) -> list[str]:

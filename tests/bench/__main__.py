@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from capsim.catalog.loader import load_gpu, load_model
-from capsim.cost.linear import LinearCost
-from capsim.cost.roofline import RooflineCost
-from capsim.cost.step import StepCost
+from capsim.catalog import load_gpu, load_model
+from capsim.catalog.data import data_path
+from capsim.cost import LinearCost, ProfileCost, RooflineCost, StepCost, load_profile
 from capsim.engine import EngineConfiguration
 from tests.bench.load import Load
+from tests.bench.lookups import lookups
 from tests.bench.measurement import best, leaping, plain
 
 RATES = (1, 4, 10, 20, 28, 33)
@@ -39,6 +39,20 @@ def table(title: str, engine: EngineConfiguration, cost: StepCost, ragged: bool)
         )
 
 
+def measured(name: str) -> StepCost:
+    """The cost of a shipped profile of Llama-3.1-8B in bfloat16 on one GPU."""
+    profile = load_profile(data_path("profiles", name))
+    return ProfileCost(profile, load_model("llama-3.1-8b"), "bfloat16", "bfloat16", 1)
+
+
+def print_lookups(costs: dict[str, StepCost]) -> None:
+    """Print one line a step cost."""
+    print("\nOne look-up of a step cost, microseconds, best of 5 repeats\n")
+    for name, cost in costs.items():
+        times = "  ".join(f"{what} {time:.2f}" for what, time in lookups(cost).items())
+        print(f"{name:<50} {times}", flush=True)
+
+
 def main() -> None:
     """Print all tables: two step costs, an ample and a starved pool."""
     print(
@@ -52,6 +66,13 @@ def main() -> None:
     for name, cost in costs.items():
         table(f"{name}, 30,000 blocks, equal lengths", AMPLE, cost, ragged=False)
         table(f"{name}, 6,000 blocks, ragged lengths", STARVED, cost, ragged=True)
+    costs |= {
+        "profile of an H200": measured("h200-llama-3.1-8b-bf16-tp1.json"),
+        "profile of an RTX 4090 (mixed grid, unequal lengths)": measured(
+            "rtx4090-llama-3.1-8b-bf16-tp1.json"
+        ),
+    }
+    print_lookups(costs)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ import pytest
 
 from capsim.cost import BatchShape, RooflineCost
 from capsim.errors import BadInput
-from capsim.plan.deployment import build_cost, count_memory
+from capsim.plan.deployment import build_cost, count_memory, deploy
+from capsim.plan.experiment import Experiment, perform, record
+from capsim.plan.result import run_result
+from capsim.plan.simulation import Simulation
 from capsim.scenario import load
 
 SHIPPED = Path(__file__).parents[2] / "configs" / "scenarios" / "chat-llama-3.1-8b-h200.yaml"
@@ -35,3 +38,18 @@ def test_experts_and_their_routing_reach_the_cost_and_the_memory() -> None:
     assert len({cost.step(batch) for cost in costs}) == 3
     notes = [line.note for line in count_memory(parallel).lines if line.name == "weights"]
     assert notes == ["bfloat16, TP 4 with whole experts"]
+
+
+def test_a_profile_of_another_gpu_is_refused() -> None:
+    with pytest.raises(BadInput, match="measured on h200, the scenario asks for h100-sxm"):
+        build_cost(load(SHIPPED, ["gpu=h100-sxm"]))
+
+
+def test_a_profile_of_another_engine_version_is_said() -> None:
+    deployment = deploy(load(SHIPPED))
+    experiment = Experiment("resample", 1, rate=5.0, duration=10.0)
+    sample = perform(deployment, experiment)
+    simulation = Simulation(deployment, experiment, record(deployment, experiment), sample, 20.0, "")
+    cost = run_result(simulation)["step_cost"]
+    assert cost["differences"] == ["measured on vllm 0.24.0, the scenario runs vllm 0.19.0"]
+    assert cost["notes"]
