@@ -30,14 +30,19 @@ NOT_MODELLED = (
     "asynchronous scheduling (vLLM's default is on: one step more of TTFT, fewer gaps between steps)",
 )
 """Defaults of the engine that this version leaves out; each result says so."""
+MIXED = "attention of prompts and decodes in one batch taking longer than its parts (the step cost adds them)"
 PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has no captured sizes)"
 
 
 def not_modelled(deployment: Deployment) -> list[str]:
     """What the engine does by default and this result does not account for."""
-    cost = deployment.cost
-    padded = isinstance(cost, ProfileCost) and cost.profile.graph_sizes
-    return [*NOT_MODELLED, *([] if padded else [PADDING])]
+    profile = deployment.cost.profile if isinstance(deployment.cost, ProfileCost) else None
+    missing = list(NOT_MODELLED)
+    if profile is None or not profile.graph_sizes:
+        missing.append(PADDING)
+    if profile is None or profile.attention.mixed is None:
+        missing.append(MIXED)
+    return missing
 
 
 def plan_result(plan: Plan) -> Json:
