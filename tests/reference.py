@@ -14,6 +14,8 @@ from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import StepCost
 
 TIE = 1e-9
+Content = tuple[int, int] | None
+"""Which block of which sequence is still in a free block; None where nobody will look for what is in it."""
 
 
 @dataclass(eq=False)
@@ -25,6 +27,7 @@ class ReferenceSequence:
     computed: int = 0
     generated: int = 0
     blocks: int = 0
+    cached: int = 0
     preemptions: int = 0
     decoding: bool = False
     scheduled: float = math.nan
@@ -59,9 +62,12 @@ class ReferenceReplica:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         reserve_full_prompt: bool = True,
+        enable_prefix_caching: bool = False,
     ) -> None:
         self.cost = cost
-        self.free = self.usable = usable_blocks
+        self.usable = usable_blocks
+        self.enable_prefix_caching = enable_prefix_caching
+        self.free: list[Content] = [None] * usable_blocks
         self.block_size = block_size
         self.max_num_seqs = max_num_seqs
         self.budget = max_num_batched_tokens
@@ -80,7 +86,7 @@ class ReferenceReplica:
             while arrivals and arrivals[0].arrival <= now + TIE:
                 self.waiting.append(arrivals.popleft())
             now = self.step(now)
-        assert self.free == self.usable
+        assert len(self.free) == self.usable
 
     def step(self, now: float) -> float:
         work = self.schedule(now)
@@ -119,12 +125,21 @@ class ReferenceReplica:
             break
         while not preempted and self.waiting and budget > 0 and len(self.running) < self.max_num_seqs:
             sequence = self.waiting[0]
-            new = min(sequence.tokens, budget)
-            whole = sequence.tokens if self.reserve_full_prompt else new
-            if sequence.blocks_for(whole, self.block_size) > self.free:
+            found = self.cached_blocks(sequence)
+            computed = len(found) * self.block_size
+            new = min(sequence.tokens - computed, budget)
+            whole = sequence.tokens if self.reserve_full_prompt else computed + new
+            if sequence.blocks_for(whole, self.block_size) > len(self.free):
                 break
             self.waiting.popleft()
-            assert self.allocate(sequence, new)
+            for content in found:
+                self.free.remove(content)
+            self.free = [
+                None if content and content[0] == sequence.name else content for content in self.free
+            ]
+            sequence.blocks, sequence.computed = len(found), computed
+            sequence.cached += computed
+            assert self.allocate(sequence, computed + new)
             self.running.append(sequence)
             if sequence.preemptions == 0:
                 sequence.scheduled = now
@@ -145,18 +160,31 @@ class ReferenceReplica:
 
     def allocate(self, sequence: ReferenceSequence, tokens: int) -> bool:
         missing = sequence.blocks_for(tokens, self.block_size) - sequence.blocks
-        if missing > self.free:
+        if missing > len(self.free):
             return False
-        self.free -= missing
+        del self.free[:missing]
         sequence.blocks += missing
         return True
 
     def release(self, sequence: ReferenceSequence) -> None:
-        self.free += sequence.blocks
+        self.free += [None] * sequence.blocks
         sequence.blocks = 0
 
+    def cached_blocks(self, sequence: ReferenceSequence) -> list[Content]:
+        """The leading blocks that still hold its tokens; the last token is always computed."""
+        found: list[Content] = []
+        while (len(found) + 1) * self.block_size < sequence.tokens and (
+            sequence.name,
+            len(found),
+        ) in self.free:
+            found.append((sequence.name, len(found)))
+        return found
+
     def preempt(self, sequence: ReferenceSequence) -> None:
-        self.release(sequence)
+        full = sequence.computed // self.block_size if self.enable_prefix_caching else 0
+        for block in reversed(range(sequence.blocks)):
+            self.free.append((sequence.name, block) if block < full else None)
+        sequence.blocks = 0
         sequence.computed = 0
         sequence.preemptions += 1
         sequence.decoding = False

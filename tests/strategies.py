@@ -17,6 +17,7 @@ class Case:
     max_num_seqs: int
     max_num_batched_tokens: int
     reserve_full_prompt: bool
+    enable_prefix_caching: bool
 
 
 @st.composite
@@ -46,4 +47,5 @@ def cases(draw: st.DrawFn, arrival_unit: float = 1 / 64) -> Case:
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max(max_num_seqs, draw(st.sampled_from([8, 32, 64, 512]))),
         reserve_full_prompt=draw(st.booleans()),
+        enable_prefix_caching=draw(st.booleans()),
     )

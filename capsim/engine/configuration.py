@@ -23,6 +23,7 @@ class EngineConfiguration:
         max_model_len: longest sequence, prompt and output together, tokens.
         reserve_full_prompt: admit a sequence only when blocks for its whole prompt are free (vLLM's
             ``scheduler_reserve_full_isl``); off: when its first chunk fits.
+        enable_prefix_caching: a preempted sequence finds its blocks again as far as nobody took them.
 
     Raises:
         BadInput: a count that is too small.
@@ -34,6 +35,7 @@ class EngineConfiguration:
     max_num_batched_tokens: int = 2048
     max_model_len: int = 1 << 40
     reserve_full_prompt: bool = True
+    enable_prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         least = {

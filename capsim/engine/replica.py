@@ -198,6 +198,8 @@ class Replica:
         lost = [*state.decodes.members(), *state.prefilling, *state.waiting]
         for sequence in lost:
             self._drop(sequence)
+        if state.free_queue is not None:
+            state.free_queue.reset()
         self._now = time
         return lost
 
@@ -281,10 +283,10 @@ class Replica:
         now = self._now = self._end
         self._steps = 0
         decodes.advance(steps)
-        state.blocks += blocks
+        state.take(blocks)
         while (ended := decodes.pop_finished()) is not None:
             state.touched += 1
-            state.blocks -= decodes.leave(ended)
+            state.free(decodes.leave(ended))
             self._finish(ended, now)
         if chunks:
             state.touched += len(chunks)
@@ -305,7 +307,7 @@ class Replica:
             self.resumed_gaps.append(now - sequence.last_token)
         sequence.generated += 1
         if sequence.generated == sequence.output:
-            state.blocks -= -(-sequence.target // state.decodes.block_size)
+            state.free(-(-sequence.target // state.decodes.block_size))
             self._finish(sequence, now)
         else:
             state.decodes.join(sequence)

@@ -36,7 +36,7 @@ class _Step:
         """Let a sequence compute `new` tokens in `blocks` new KV blocks."""
         self.budget -= new
         self.free -= blocks
-        state.blocks += blocks
+        state.take(blocks)
         self.chunks.append(Chunk(new, sequence.computed))
         self.sequences.append(sequence)
 
@@ -52,7 +52,10 @@ class VllmScheduler:
     - When a running sequence needs a block and none is free, the last admitted one loses all its blocks and goes to
       the front of the queue; nothing is admitted in that step; later it computes prompt and generated tokens again.
 
-    Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``), without prefix caching.
+    - With prefix caching it finds its leading blocks again, as far as nobody took them, and computes the rest.
+
+    Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``), without prefixes that
+    requests share.
     """
 
     def __init__(self, configuration: EngineConfiguration) -> None:
@@ -74,7 +77,7 @@ class VllmScheduler:
             if state.prefilling:
                 preempted |= self._continue_prefills(state, step, now)
             if state.waiting and not preempted:
-                self._admit(state, step, now)
+                self._admit(state, step, growth, now)
             if step.chunks:
                 return Plan(step.chunks, step.sequences, 1)
         if not decodes.count:
@@ -91,8 +94,9 @@ class VllmScheduler:
         budget = self._budget - state.decodes.count
         return state.blocks + self._admission_blocks(state.waiting[0], budget) <= state.usable_blocks
 
-    def _admission_blocks(self, sequence: Sequence, budget: int) -> int:
-        tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, budget)
+    def _admission_blocks(self, sequence: Sequence, reach: int) -> int:
+        """Free blocks that admission asks for; `reach`: tokens computed when the first chunk is."""
+        tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, reach)
         return -(-tokens // self._block_size)
 
     def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
@@ -112,22 +116,29 @@ class VllmScheduler:
             step.compute(state, sequence, new, blocks)
         return False
 
-    def _admit(self, state: BatchState, step: _Step, now: float) -> None:
-        waiting = state.waiting
+    def _admit(self, state: BatchState, step: _Step, growth: int, now: float) -> None:
+        """Admit from the queue; `growth`: blocks that the decodes take in this step, before anybody admitted."""
+        waiting, size = state.waiting, self._block_size
         slots = self._max_running - state.running
         while waiting and slots > 0 and step.budget > 0:
             sequence = waiting[0]
-            if self._admission_blocks(sequence, step.budget) > step.free:
+            cached = state.cached_blocks(sequence, growth) if sequence.kept is not None else 0
+            if self._admission_blocks(sequence, cached * size + step.budget) > step.free:
                 break
             waiting.popleft()
+            if cached:
+                state.claim(sequence, cached)
+                step.free -= cached
+                sequence.computed = cached * size
             slots -= 1
             sequence.admitted = state.admissions
             state.admissions += 1
+            sequence.kept = None
             if sequence.preemptions == 0:
                 sequence.scheduled = now
             state.prefilling.append(sequence)
-            new = min(sequence.target, step.budget)
-            step.compute(state, sequence, new, -(-new // self._block_size))
+            new = min(sequence.target - sequence.computed, step.budget)
+            step.compute(state, sequence, new, -(-(sequence.computed + new) // size) - cached)
 
     def _preempt(self, state: BatchState, now: float) -> None:
         """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""

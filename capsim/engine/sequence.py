@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 
+from capsim.engine.free_queue import Run
+
 
 class Sequence:
     """A request on a replica: computed tokens that catch up with its total tokens.
@@ -23,6 +25,7 @@ class Sequence:
         last_token: when it last generated a token before a preemption, seconds.
         cached: prompt tokens found in the prefix cache.
         preemptions: how often its KV was taken away.
+        kept: its blocks in the queue of free ones after a preemption, None if there are none to look for.
     """
 
     __slots__ = (
@@ -34,6 +37,7 @@ class Sequence:
         "first_token",
         "generated",
         "joined",
+        "kept",
         "last_token",
         "output",
         "preemptions",
@@ -51,5 +55,6 @@ class Sequence:
         self.submitted = submitted
         self.scheduled = self.first_token = self.finish = self.last_token = math.nan
         self.target = prompt
+        self.kept: Run | None = None
         self.computed = self.generated = self.cached = self.preemptions = 0
         self.joined = self.end_step = self.admitted = -1

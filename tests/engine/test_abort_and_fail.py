@@ -98,7 +98,7 @@ class AbortingReference(ReferenceReplica):
                 self.drop(sequences[given_up.popleft()[1]])
             if self.waiting or self.running:
                 now = self.step(now)
-        assert self.free == self.usable
+        assert len(self.free) == self.usable
 
     def drop(self, sequence: ReferenceSequence) -> None:
         if sequence in self.waiting:
@@ -121,6 +121,7 @@ def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
         max_num_seqs=case.max_num_seqs,
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
+        enable_prefix_caching=case.enable_prefix_caching,
     )
     expected = [ReferenceSequence(i, *request) for i, request in enumerate(case.requests)]
     plain.run_with(expected, aborts)

@@ -69,6 +69,7 @@ def reference(case: Case, cost: StepCost) -> tuple[ReferenceReplica, list[Refere
         max_num_seqs=case.max_num_seqs,
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
+        enable_prefix_caching=case.enable_prefix_caching,
     )
     sequences = [ReferenceSequence(i, *request) for i, request in enumerate(case.requests)]
     replica.run(sequences)
@@ -82,6 +83,7 @@ def configuration(case: Case) -> EngineConfiguration:
         max_num_seqs=case.max_num_seqs,
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
+        enable_prefix_caching=case.enable_prefix_caching,
     )
 
 

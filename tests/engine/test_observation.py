@@ -22,7 +22,7 @@ class ObservedReference(ReferenceReplica):
     def schedule(self, now: float) -> list[tuple[ReferenceSequence, int]]:
         work = super().schedule(now)
         context = sum(sequence.tokens for sequence in self.running if sequence.decoding)
-        state = (now, len(self.running), len(self.waiting), self.usable - self.free, context)
+        state = (now, len(self.running), len(self.waiting), self.usable - len(self.free), context)
         self.photographs.append(state)
         return work
 
@@ -35,6 +35,7 @@ def photographed(case: Case) -> ObservedReference:
         max_num_seqs=case.max_num_seqs,
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
+        enable_prefix_caching=case.enable_prefix_caching,
     )
     plain.photographs = []
     plain.run([ReferenceSequence(i, *request) for i, request in enumerate(case.requests)])

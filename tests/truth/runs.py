@@ -39,13 +39,17 @@ RUNS = (
         "RTX PRO 6000, KV never short",
         "rtxpro6000.csv",
         "rtxpro6000-llama-3.1-8b-bf16-tp1.json",
-        EngineConfiguration(30_000, max_num_seqs=128, max_num_batched_tokens=2048),
+        EngineConfiguration(
+            30_000, max_num_seqs=128, max_num_batched_tokens=2048, enable_prefix_caching=True
+        ),
     ),
     MeasuredRun(
         "RTX 4090, KV short",
         "rtx4090.csv",
         "rtx4090-llama-3.1-8b-bf16-tp1.json",
-        EngineConfiguration(2588, max_num_seqs=256, max_num_batched_tokens=2048),
+        EngineConfiguration(
+            2588, max_num_seqs=256, max_num_batched_tokens=2048, enable_prefix_caching=True
+        ),
     ),
 )
 
