@@ -187,7 +187,8 @@ def _differences(ours: Profile, theirs: Profile) -> list[str]:
         shape: (size, other.shapes[shape]) for shape, size in one.shapes.items()
     }
     pairs |= {name: (getattr(one, name), getattr(other, name)) for name in ("dtype", "kv_dtype")}
-    pairs["tensor_parallel_size"] = one.tensor_parallel_size, other.tensor_parallel_size
+    names = ("tensor_parallel_size", "expert_parallel_size", "routing", "experts")
+    pairs |= {name: (getattr(one, name), getattr(other, name)) for name in names}
     return [
         f"{name} is {first} here and {second} in {theirs.source}"
         for name, (first, second) in pairs.items()

@@ -43,8 +43,10 @@ def composed_steps(profile: Profile, model: Model, gpu: Gpu | None) -> tuple[Com
     """
     stated = profile.provenance
     ranks, dtypes = stated.tensor_parallel_size, (stated.dtype, stated.kv_dtype)
-    cost = ProfileCost(profile, model, *dtypes, ranks)
-    roofline = None if gpu is None else RooflineCost(model, gpu, ranks, *dtypes)
+    cost = ProfileCost(profile, model, *dtypes, ranks, expert_parallel=stated.expert_parallel)
+    roofline = None
+    if gpu is not None:
+        roofline = RooflineCost(model, gpu, ranks, *dtypes, expert_parallel=stated.expert_parallel)
     shapes = {f"prefill of {tokens:,} tokens": BatchShape((Chunk(tokens, 0),), 0, 0) for tokens in PREFILLS}
     shapes |= {
         f"decode of {count} at {CONTEXT:,}": BatchShape(

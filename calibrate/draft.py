@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,6 +53,8 @@ class Provenance:
         model: what was measured; its name and sizes are written.
         dtype, kv_dtype: of weights and of KV.
         tensor_parallel_size: ranks.
+        expert_parallel_size: as many where whole experts are dealt out to the ranks, else 1.
+        routing: how unevenly tokens chose their experts, as the source names it; empty where it does not say.
         date: of the measurement, ISO 8601.
         measured_by: person or project.
         licence: SPDX name.
@@ -70,6 +72,8 @@ class Provenance:
     dtype: str
     kv_dtype: str
     tensor_parallel_size: int
+    expert_parallel_size: int = field(default=1, kw_only=True)
+    routing: str = field(default="", kw_only=True)
     date: str
     measured_by: str
     licence: str
@@ -83,6 +87,12 @@ class Provenance:
         members: dict[str, Any] = dict(vars(self))
         shapes = {shape: getattr(self.model, shape) for shape in MODEL_SHAPES}
         members["model"] = {"name": self.model.name, **shapes}
+        if self.model.experts is not None:
+            members["model"]["experts"] = asdict(self.model.experts)
+        else:
+            del members["expert_parallel_size"]
+        if not self.routing:
+            del members["routing"]
         members["files"] = [vars(file) for file in self.files]
         members["notes"] = list(self.notes)
         return members

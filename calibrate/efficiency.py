@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from capsim.catalog import Gpu, Model
@@ -26,6 +26,23 @@ class Spread:
     least: float
     most: float
     profiles: int
+
+
+def efficiencies(
+    profiles: Iterable[Profile], models: Mapping[str, Model], gpus: Mapping[str, Gpu]
+) -> list[dict[str, float]]:
+    """Factors of each profile of a dense model whose model and GPU are known by name.
+
+    A mixture of experts is left out: of its matrix products only those around attention are a dense layer's, and they
+    are too small to show what a GPU reaches.
+    """
+    return [
+        efficiency_of(profile, models[profile.provenance.model], gpus[profile.provenance.gpu])
+        for profile in profiles
+        if profile.provenance.experts is None
+        and profile.provenance.model in models
+        and profile.provenance.gpu in gpus
+    ]
 
 
 def efficiency_of(profile: Profile, model: Model, gpu: Gpu) -> dict[str, float]:

@@ -65,8 +65,8 @@ def draw_roofline(shown: Shown) -> Figure:
         series |= {prefill_points(shown): (GREEN, "^", "--"), decode_points(shown): (ORANGE, "s", ":")}
     known = {points: style for points, style in series.items() if points.points}
     everywhere = [point for points in known for point in points.points]
-    low = min(point.intensity for point in everywhere) / 2
-    high = max(point.intensity for point in everywhere) * 2
+    low = min((point.intensity for point in everywhere), default=1.0) / 2
+    high = max((point.intensity for point in everywhere), default=1e3) * 2
     intensity = np.geomspace(low, high, 200)
     for ceiling in ceilings(shown):
         flops = np.minimum(ceiling.bandwidth * intensity, ceiling.flops) / 1e12
@@ -154,8 +154,9 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 def _title(shown: Shown, what: str) -> str:
     stated = shown.profile.provenance
+    experts = " with whole experts" if stated.expert_parallel else ""
     return (
-        f"{what}\n{stated.model}, {stated.dtype}, on {stated.tensor_parallel_size} x {stated.gpu}, "
+        f"{what}\n{stated.model}, {stated.dtype}, on {stated.tensor_parallel_size} x {stated.gpu}{experts}, "
         f"{stated.engine} {stated.engine_version}"
     )
 

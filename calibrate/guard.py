@@ -29,9 +29,9 @@ def refuse_wrong_unit(profile: Profile, model: Model, gpu: Gpu, source: str) -> 
     """
     stated = profile.provenance
     ranks, dtypes = stated.tensor_parallel_size, (stated.dtype, stated.kv_dtype)
-    cost = ProfileCost(profile, model, *dtypes, ranks)
+    cost = ProfileCost(profile, model, *dtypes, ranks, expert_parallel=stated.expert_parallel)
     seconds = cost.step(BatchShape((), 1, profile.ranges["context"][0])) - profile.host
-    roofline = RooflineCost(model, gpu, ranks, *dtypes)
+    roofline = RooflineCost(model, gpu, ranks, *dtypes, expert_parallel=stated.expert_parallel)
     least = roofline.operators.streamed_weight_bytes() / gpu.memory_bandwidth
     ratio = seconds / least
     if 1 <= ratio <= SLOWEST:

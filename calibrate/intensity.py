@@ -13,7 +13,8 @@ from capsim.cost import RooflineCost
 if TYPE_CHECKING:
     from calibrate.show import Shown
 
-GEMMS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+ATTENTION_GEMMS = ("qkv_proj", "o_proj")
+GEMMS = (*ATTENTION_GEMMS, "gate_up_proj", "down_proj")
 CONTEXT = 2048
 """Tokens of context of the decodes that are drawn."""
 SHORTEST = 16
@@ -85,20 +86,25 @@ def ceilings(shown: Shown) -> tuple[Ceiling, ...]:
 
 def has_kernels(shown: Shown) -> bool:
     """Whether kernels were measured one by one, and not whole steps."""
-    return set(GEMMS) <= {operator.name for operator in shown.profile.operators}
+    needed = GEMMS if shown.profile.provenance.experts is None else ATTENTION_GEMMS
+    return set(needed) <= {operator.name for operator in shown.profile.operators}
 
 
 def gemm_points(shown: Shown) -> Points:
     """All matrix products of the layers together, by tokens; the whole token part where the profile has no others.
 
-    None for a model with experts.
+    Of a model with experts those around attention alone, since which experts a step touches is not in a profile; none
+    where it has no others than whole steps.
     """
     profile, operators = shown.profile, _roofline(shown).operators
-    if operators.experts is not None:
-        return Points("", ())  # which experts a step touches is not in a profile
-    gemms = (*operators.attention_gemms(), *operators.mlp_gemms())
-    chosen = [operator for operator in profile.operators if operator.name in GEMMS]
-    name = "matrix products of all layers, by tokens"
+    gemms, names = operators.attention_gemms(), set(ATTENTION_GEMMS)
+    name = "matrix products around attention of all layers, by tokens"
+    if operators.experts is None:
+        gemms, names = (*gemms, *operators.mlp_gemms()), set(GEMMS)
+        name = "matrix products of all layers, by tokens"
+    elif not has_kernels(shown):
+        return Points("", ())
+    chosen = [operator for operator in profile.operators if operator.name in names]
     if not has_kernels(shown):
         chosen = [operator for operator in profile.operators if operator.per == "tokens"]
         name = "all that depends on tokens (matrix products' FLOPs), by tokens"

@@ -36,13 +36,21 @@ def model_of(profile: Profile) -> Model:
         tied_embeddings=False,  # has no part in a step's cost, and neither has the longest sequence
         max_position_embeddings=1 << 20,
         source="the profile",
+        experts=stated.experts,
     )
 
 
 def cost_of(profile: Profile) -> ProfileCost:
     """The step cost of what the profile was measured for."""
     stated = profile.provenance
-    return ProfileCost(profile, model_of(profile), stated.dtype, stated.kv_dtype, stated.tensor_parallel_size)
+    return ProfileCost(
+        profile,
+        model_of(profile),
+        stated.dtype,
+        stated.kv_dtype,
+        stated.tensor_parallel_size,
+        expert_parallel=stated.expert_parallel,
+    )
 
 
 def equal_batch(new: int, past: int, decodes: int, context: int) -> BatchShape:

@@ -52,7 +52,14 @@ class Shown:
         tables = tuple(cost.step(batch) - profile.host for batch in batches)
         if gpu is None:
             return cls(profile, cost, None, steps, batches, tables, ())
-        roofline = RooflineCost(model, gpu, stated.tensor_parallel_size, stated.dtype, stated.kv_dtype)
+        roofline = RooflineCost(
+            model,
+            gpu,
+            stated.tensor_parallel_size,
+            stated.dtype,
+            stated.kv_dtype,
+            expert_parallel=stated.expert_parallel,
+        )
         host = roofline.efficiency.host_overhead
         lines = tuple(roofline.step(batch) - host for batch in batches)
         return cls(profile, cost, roofline, steps, batches, tables, lines)
@@ -174,9 +181,24 @@ def _head(profile: Profile) -> list[str]:
         "measured": f"{stated.date}, by {stated.measured_by}",
         "licence": f"{stated.licence}; {stated.attribution}",
         "imported": f"{stated.importer}, from {', '.join(file['name'] for file in stated.files) or 'no file'}",
+        **_experts(profile),
         "host": f"{milliseconds(profile.host)} ms a step, {profile.tags['host']}",
     }
     return terms(facts)
+
+
+def _experts(profile: Profile) -> dict[str, str]:
+    """What a mixture of experts is, how it lies on the ranks, and how it was routed; nothing of a dense model."""
+    stated = profile.provenance
+    if stated.experts is None:
+        return {}
+    lie = "each expert split over all ranks"
+    if stated.expert_parallel:
+        lie = "whole experts dealt out to the ranks"
+    facts = [str(stated.experts.count), f"{stated.experts.per_token} a token"]
+    facts += [lie] if stated.tensor_parallel_size > 1 else []
+    facts.append(f"{stated.routing} routing" if stated.routing else "routing not recorded")
+    return {"experts": ", ".join(facts)}
 
 
 def _tables(profile: Profile) -> list[tuple[str, str, str, str, str]]:

@@ -52,6 +52,16 @@ class ImportRequest:
     host_overhead: float | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
+    def refuse_experts(self) -> None:
+        """Refuse a model with experts, where the importer knows dense layers only.
+
+        Raises:
+            BadInput: it has some.
+        """
+        if self.model.experts is not None:
+            what = f"{self.model.name} has experts, and this source is read for dense models only"
+            raise BadInput(Fault("--model", what, "", "--from aiconfigurator"))
+
     def refuse_other_options(self, known: Collection[str]) -> None:
         """Refuse an option that the importer does not understand.
 

@@ -60,6 +60,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
         BadInput: a file is missing or damaged, holds another model, dtype or number of ranks, or a table has holes.
     """
     request.refuse_other_options(OPTIONS)
+    request.refuse_experts()
     folder = _folder(path, request.tensor_parallel_size)
     meta = read_meta(folder, request)
     files = [meta.file]

@@ -79,6 +79,7 @@ def draft_of(source: StepSource, request: ImportRequest) -> Draft:
     Raises:
         BadInput: the GPU is not named, the steps do not suffice for all tables, or are in another unit.
     """
+    request.refuse_experts()
     if request.gpu is None:
         what = "the file does not say which GPU was measured"
         raise BadInput(Fault(source.file, what, expected="its catalog name, e.g. --gpu h200"))

@@ -59,6 +59,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
         BadInput: the file is damaged, holds another dtype, or is incomplete: everything that is missing is listed.
     """
     request.refuse_other_options(OPTIONS)
+    request.refuse_experts()
     for name, dtype in (("dtype", request.dtype), ("kv_dtype", request.kv_dtype)):
         if dtype != _DTYPE:
             raise BadInput(Fault(str(path), f"Vidur measures {_DTYPE}, not {dtype}", "", f"{name} {_DTYPE}"))

@@ -26,17 +26,12 @@ def catalog(as_json: bool) -> None:
 
 
 def _catalog() -> dict[str, Any]:
-    from calibrate.efficiency import efficiency_of, spread  # reads tables: only where they are asked for
+    from calibrate.efficiency import efficiencies, spread  # reads tables: only where they are asked for
 
     models = {name: load_model(name) for name in model_names()}
     gpus = {name: load_gpu(name) for name in gpu_names()}
     profiles = [load_profile(data_path("profiles", name)) for name in data_names("profiles", (".json",))]
-    measured = [
-        efficiency_of(profile, models[profile.provenance.model], gpus[profile.provenance.gpu])
-        for profile in profiles
-        if profile.provenance.model in models and profile.provenance.gpu in gpus
-    ]
-    spreads = spread(measured)
+    spreads = spread(efficiencies(profiles, models, gpus))
     return {
         "models": [
             {**asdict(model), "parameters": model.parameters, "name": name} for name, model in models.items()

@@ -33,26 +33,36 @@ class ProfileCost(StepCost):
 
     Args:
         profile: checked file.
-        model: what the scenario asks for; so are the other three.
+        model: what the scenario asks for; so are the other four.
         weight_dtype: e.g. ``bfloat16``.
         kv_dtype: e.g. ``bfloat16``.
         tensor_parallel_size: ranks.
+        expert_parallel: whole experts are dealt out to the ranks, instead of each being split over all.
 
     Raises:
-        BadInput: the profile was measured for another model, dtype or number of ranks.
+        BadInput: the profile was measured for another model, dtype, number of ranks or split of the experts.
     """
 
     source = "measured"
 
     def __init__(
-        self, profile: Profile, model: Model, weight_dtype: str, kv_dtype: str, tensor_parallel_size: int
+        self,
+        profile: Profile,
+        model: Model,
+        weight_dtype: str,
+        kv_dtype: str,
+        tensor_parallel_size: int,
+        *,
+        expert_parallel: bool = False,
     ) -> None:
-        profile.check(model, weight_dtype, kv_dtype, tensor_parallel_size)
+        profile.check(model, weight_dtype, kv_dtype, tensor_parallel_size, expert_parallel)
         self.profile = profile
         stated = profile.provenance
+        experts = ", expert-parallel" if stated.expert_parallel else ""
+        experts += f", {stated.routing} routing" if stated.routing else ""
         self.description = (
             f"profile of {stated.model} ({stated.dtype} weights, {stated.kv_dtype} KV) on "
-            f"{stated.tensor_parallel_size} x {stated.gpu}, {stated.engine} {stated.engine_version}, "
+            f"{stated.tensor_parallel_size} x {stated.gpu}{experts}, {stated.engine} {stated.engine_version}, "
             f"{stated.date}, by {stated.measured_by}"
         )
         attention = profile.attention

@@ -6,9 +6,11 @@ A profile is one JSON object, version 1::
       "schema_version": 1,
       "provenance": {
         "gpu": "h200", "gpu_name": "NVIDIA H200", "engine": "vllm", "engine_version": "0.24.0",
-        "model": {"name": "llama-3.1-8b", "layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
-                  "attention_heads": 32, "kv_heads": 8, "head_dim": 128, "vocabulary_size": 128256},
-        "dtype": "bfloat16", "kv_dtype": "bfloat16", "tensor_parallel_size": 1,
+        "model": {"name": "mixtral-8x7b", "layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+                  "attention_heads": 32, "kv_heads": 8, "head_dim": 128, "vocabulary_size": 32000,
+                  "experts": {"count": 8, "per_token": 2, "intermediate_size": 14336, "shared": 0, "dense_layers": 0}},
+        "dtype": "bfloat16", "kv_dtype": "bfloat16", "tensor_parallel_size": 2,
+        "expert_parallel_size": 2, "pipeline_parallel_size": 1, "routing": "power_law_1.01",
         "date": "2026-08-21", "measured_by": "...", "licence": "Apache-2.0", "attribution": "...",
         "importer": "...", "files": [{"name": "gemm.csv", "sha256": "..."}], "notes": ["..."]
       },
@@ -16,6 +18,7 @@ A profile is one JSON object, version 1::
         {"name": "qkv_proj", "per": "tokens", "times": 32, "tag": "measured",
          "counts": [1, 2, ...], "seconds": [...],
          "aligned": {"multiple": 8, "counts": [8, 16, ...], "seconds": [...]}},
+        {"name": "moe", "per": "tokens", "times": 32, "tag": "measured", "counts": [...], "seconds": [...]},
         {"name": "lm_head", "per": "sequences", "times": 1, "tag": "measured", "counts": [...], "seconds": [...]}
       ],
       "attention": {
@@ -33,12 +36,18 @@ A profile is one JSON object, version 1::
       "held_out": [{"regime": "decode", "size": "small", "cases": 12, "median": 0.01, "p90": 0.03, "bias": -0.002}]
     }
 
-``aligned``, ``mixed``, ``skew``, ``graph_sizes`` and ``held_out`` may be absent; no other key is allowed. Seconds are
-of one call; a step takes `times` of them. Operators cover everything but attention: ``per`` tokens of the batch, or
-per sequence (decodes and chunks). ``aligned`` holds for counts that are multiples of ``multiple``, where a kernel has
-an alignment cliff. ``mixed`` is one chunk together with equal decodes, ``skew`` says what unequal decode lengths cost
-(see `Skew`). ``ranges`` say where the tables rest on measurements; a table may reach further, as a fit does, never
-less far. A tag is ``measured``, ``fitted`` or ``assumed``.
+``aligned``, ``mixed``, ``skew``, ``graph_sizes`` and ``held_out`` may be absent, and so may the keys of the paragraph
+on experts; no other key is allowed. Seconds are of one call; a step takes `times` of them. Operators cover everything
+but attention: ``per`` tokens of the batch, or per sequence (decodes and chunks). ``aligned`` holds for counts that are
+multiples of ``multiple``, where a kernel has an alignment cliff. ``mixed`` is one chunk together with equal decodes,
+``skew`` says what unequal decode lengths cost (see `Skew`). ``ranges`` say where the tables rest on measurements; a
+table may reach further, as a fit does, never less far. A tag is ``measured``, ``fitted`` or ``assumed``.
+
+A mixture of experts has ``experts`` (the same sizes as in the catalog), a dense model has none. ``moe`` is the operator
+of one layer's chosen experts, and its ``times`` are the layers that have some. ``expert_parallel_size`` is 1 where each
+expert is split over all ranks, as where the key is absent, and ``tensor_parallel_size`` where whole experts are dealt
+out to them. ``routing`` says how unevenly tokens chose their experts, in the source's words. ``pipeline_parallel_size``
+can only be 1.
 
 Counts are whole numbers, strictly increasing, at least two an axis. Seconds never fall along an axis: more work takes
 no less time, a fall is noise, and interpolation would spread it over shapes that do not have it. Whoever writes a
@@ -50,6 +59,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from capsim import documents
+from capsim.catalog.model import Experts
 from capsim.cost.profile_reader import Reader
 from capsim.cost.profile_tables import (
     MODEL_SHAPES,
@@ -77,6 +87,8 @@ _TEXTS = (
     "attribution",
     "importer",
 )
+_OF_EXPERTS = ("expert_parallel_size", "pipeline_parallel_size", "routing")
+_EXPERTS = "moe"
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
 
 
@@ -142,6 +154,7 @@ def _read(reader: Reader) -> Profile:
     )
     if not reader.faults:
         _check_ranges(profile, ranges)
+        _check_experts(profile, parts["operators"])
     return profile
 
 
@@ -191,6 +204,16 @@ def _check_ranges(profile: Profile, ranges: dict[str, Reader]) -> None:
             ranges[name].fault(f"measured from {low} to {high}", f"inside the table, {first} to {last}")
 
 
+def _check_experts(profile: Profile, operators: Reader) -> None:
+    """The experts of a layer run once in each layer that has some."""
+    experts = profile.provenance.experts
+    layers = profile.provenance.shapes["layers"] - experts.dense_layers if experts else 0
+    for operator, reader in zip(profile.operators, operators.items(), strict=True):
+        if operator.name == _EXPERTS and (operator.per, operator.times) != ("tokens", layers):
+            found = f"the experts of {operator.times} layers, per {operator.per}"
+            reader.fault(found, f"those of the {layers} layers with experts, per tokens")
+
+
 def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
     """How far the tables go on each axis; of several operators the shortest counts."""
     prefill, decode = profile.attention.prefill, profile.attention.decode
@@ -208,14 +231,45 @@ def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
 
 
 def _provenance(reader: Reader) -> Provenance:
-    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS)
-    model = parts["model"].members("name", *MODEL_SHAPES)
+    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS, optional=_OF_EXPERTS)
+    model = parts["model"].members("name", *MODEL_SHAPES, optional=("experts",))
     files = [item.members("name", "sha256") for item in parts["files"].items(least=0)]
+    shapes = {shape: model[shape].count() for shape in MODEL_SHAPES}
+    experts = _experts(model["experts"], shapes["layers"]) if model["experts"].present else None
+    ranks = parts["tensor_parallel_size"].count()
+    holders = parts["expert_parallel_size"].count() if parts["expert_parallel_size"].present else 1
+    if holders > 1 and (experts is None or holders != ranks):
+        expected = "1 (the model has no experts)" if experts is None else f"1 or tensor_parallel_size {ranks}"
+        parts["expert_parallel_size"].fault(f"{holders}", expected)
+    if parts["pipeline_parallel_size"].present and parts["pipeline_parallel_size"].count() > 1:
+        stages = parts["pipeline_parallel_size"].value
+        parts["pipeline_parallel_size"].fault(f"{stages} stages, which no profile covers", "1")
+    if parts["routing"].present and experts is None:
+        parts["routing"].fault(f"{parts['routing'].value!r} of a model without experts", "model.experts")
     return Provenance(
         model=model["name"].text(),
-        shapes={shape: model[shape].count() for shape in MODEL_SHAPES},
-        tensor_parallel_size=parts["tensor_parallel_size"].count(),
+        shapes=shapes,
+        experts=experts,
+        tensor_parallel_size=ranks,
+        expert_parallel_size=holders,
+        routing=parts["routing"].text() if parts["routing"].present else "",
         files=tuple({name: file[name].text() for name in ("name", "sha256")} for file in files),
         notes=tuple(item.text() for item in parts["notes"].items(least=0)),
         **{name: parts[name].text() for name in _TEXTS},
     )
+
+
+def _experts(reader: Reader, layers: int) -> Experts:
+    parts = reader.members("count", "per_token", "intermediate_size", "shared", "dense_layers")
+    experts = Experts(
+        count=parts["count"].count(),
+        per_token=parts["per_token"].count(),
+        intermediate_size=parts["intermediate_size"].count(),
+        shared=parts["shared"].count(least=0),
+        dense_layers=parts["dense_layers"].count(least=0),
+    )
+    if experts.per_token > experts.count:
+        parts["per_token"].fault(f"{experts.per_token}", f"at most the {experts.count} experts")
+    if experts.dense_layers >= layers:
+        parts["dense_layers"].fault(f"{experts.dense_layers}", f"fewer than the {layers} layers")
+    return experts

@@ -96,12 +96,12 @@ class Reader:
         self.fault(_found(self.value), "a text")
         return ""
 
-    def count(self) -> int:
-        """A whole number of at least 1."""
-        if _is_count(self.value) and self.value > 0:
+    def count(self, least: int = 1) -> int:
+        """A whole number of at least so much."""
+        if _is_count(self.value) and self.value >= least:
             return int(self.value)
-        self.fault(_found(self.value), "a whole number of at least 1")
-        return 1
+        self.fault(_found(self.value), f"a whole number of at least {least}")
+        return least
 
     def seconds(self) -> float:
         """A duration that is not negative."""

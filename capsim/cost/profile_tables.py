@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from capsim.catalog.model import Model
+from capsim.catalog.model import Experts, Model
 from capsim.cost.curve import Curve, Grid
 from capsim.errors import BadInput, Fault
 
@@ -31,8 +31,11 @@ class Provenance:
         gpu_name, engine, engine_version: what was measured.
         model: the model's name.
         shapes: its sizes, the keys of `MODEL_SHAPES`.
+        experts: the model's; None: every layer is dense.
         dtype, kv_dtype: of weights and of KV, e.g. ``bfloat16``.
         tensor_parallel_size: ranks.
+        expert_parallel_size: ranks that whole experts are dealt out to; 1: each expert is split over all ranks.
+        routing: how unevenly tokens chose their experts, as the source names it; empty where it does not say.
         date: of the measurement.
         measured_by: person or project.
         licence: under which the figures may be used.
@@ -48,9 +51,12 @@ class Provenance:
     engine_version: str
     model: str
     shapes: Mapping[str, int]
+    experts: Experts | None = field(default=None, kw_only=True)
     dtype: str
     kv_dtype: str
     tensor_parallel_size: int
+    expert_parallel_size: int = field(default=1, kw_only=True)
+    routing: str = field(default="", kw_only=True)
     date: str
     measured_by: str
     licence: str
@@ -58,6 +64,11 @@ class Provenance:
     importer: str
     files: tuple[Mapping[str, str], ...]
     notes: tuple[str, ...]
+
+    @property
+    def expert_parallel(self) -> bool:
+        """Whether whole experts were dealt out to the ranks."""
+        return self.expert_parallel_size > 1
 
 
 @dataclass(frozen=True)
@@ -186,23 +197,40 @@ class Profile:
     graph_sizes: tuple[int, ...] = ()
     held_out: tuple[HeldOut, ...] = field(default=())
 
-    def check(self, model: Model, weight_dtype: str, kv_dtype: str, tensor_parallel_size: int) -> None:
+    def check(
+        self,
+        model: Model,
+        weight_dtype: str,
+        kv_dtype: str,
+        tensor_parallel_size: int,
+        expert_parallel: bool = False,
+    ) -> None:
         """Refuse a profile that was measured for something else.
 
+        Args:
+            model: what is asked for; so are the others.
+            weight_dtype: e.g. ``bfloat16``.
+            kv_dtype: e.g. ``bfloat16``.
+            tensor_parallel_size: ranks.
+            expert_parallel: whole experts are dealt out to the ranks.
+
         Raises:
-            BadInput: every difference in the model's shapes, the dtypes and the ranks, naming both values.
+            BadInput: every difference in the model's shapes and experts, the dtypes and the ranks, naming both values.
         """
-        if model.experts is not None:
-            what = f"no profile covers a mixture of experts such as {model.name} yet"
-            raise BadInput(Fault(self.source, what, expected="step_cost.source roofline"))
         stated = self.provenance
         pairs: list[tuple[str, object, object]] = [
             (f"model.{shape}", stated.shapes[shape], getattr(model, shape)) for shape in MODEL_SHAPES
         ]
+        pairs += _expert_pairs(stated.experts, model.experts)
         pairs += [
             ("dtype", stated.dtype, weight_dtype),
             ("kv_dtype", stated.kv_dtype, kv_dtype),
             ("tensor_parallel_size", stated.tensor_parallel_size, tensor_parallel_size),
+            (
+                "expert_parallel_size",
+                stated.expert_parallel_size,
+                tensor_parallel_size if expert_parallel else 1,
+            ),
         ]
         faults = [
             Fault(
@@ -215,3 +243,15 @@ class Profile:
         ]
         if faults:
             raise BadInput(*faults)
+
+
+def _expert_pairs(found: Experts | None, asked: Experts | None) -> list[tuple[str, object, object]]:
+    """What the profile states of the experts, and what is asked for."""
+    if found is None or asked is None:
+        return [("model.experts", _named(found), _named(asked))]
+    names = [each.name for each in fields(Experts)]
+    return [(f"model.experts.{name}", getattr(found, name), getattr(asked, name)) for name in names]
+
+
+def _named(experts: Experts | None) -> str:
+    return "no experts" if experts is None else f"{experts.count} experts"

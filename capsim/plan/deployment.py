@@ -19,7 +19,8 @@ from capsim.cost import (
 )
 from capsim.engine import EngineConfiguration
 from capsim.errors import BadInput, Fault
-from capsim.memory.budget import MemoryFit, fit_memory
+from capsim.memory.budget import MemoryFit, answer
+from capsim.memory.question import MemoryQuestion
 from capsim.scenario import (
     ConstantSettings,
     LengthSettings,
@@ -92,6 +93,7 @@ def deploy(scenario: Scenario) -> Deployment:
         max_num_batched_tokens=scenario.engine.max_num_batched_tokens,
         max_model_len=scenario.engine.max_model_len,
         reserve_full_prompt=scenario.engine.scheduler_reserve_full_isl,
+        enable_prefix_caching=scenario.engine.enable_prefix_caching,
     )
     demand = build_demand(scenario)
     _refuse_hopeless(scenario, engine, demand)
@@ -104,8 +106,13 @@ def count_memory(scenario: Scenario) -> MemoryFit:
     Raises:
         Infeasible: see `fit_memory`.
     """
+    return answer(memory_question(scenario))
+
+
+def memory_question(scenario: Scenario) -> MemoryQuestion:
+    """What decides the memory of one replica."""
     engine = scenario.engine
-    return fit_memory(
+    return MemoryQuestion(
         scenario.model,
         scenario.gpu,
         tensor_parallel_size=engine.tensor_parallel_size,
@@ -118,8 +125,9 @@ def count_memory(scenario: Scenario) -> MemoryFit:
         max_num_batched_tokens=engine.max_num_batched_tokens,
         engine_version=engine.version,
         num_gpu_blocks=engine.num_gpu_blocks,
-        enable_expert_parallel=engine.enable_expert_parallel,
+        expert_parallel=engine.enable_expert_parallel,
         pipeline_parallel_size=engine.pipeline_parallel_size,
+        enforce_eager=engine.enforce_eager,
     )
 
 
@@ -150,6 +158,7 @@ def build_cost(scenario: Scenario) -> StepCost:
                 engine.dtype,
                 _kv_dtype(scenario),
                 engine.tensor_parallel_size,
+                expert_parallel=engine.enable_expert_parallel,
             )
         case RooflineSettings():
             return RooflineCost(

@@ -60,7 +60,8 @@ def _profiles(profiles: list[Json]) -> list[str]:
     rows = [
         [
             profile["model"],
-            f"{profile['tensor_parallel_size']} x {profile['gpu']}",
+            f"{profile['tensor_parallel_size']} x {profile['gpu']}"
+            + (" EP" if profile["expert_parallel_size"] > 1 else ""),
             f"{profile['dtype']}/{profile['kv_dtype']}",
             f"{profile['engine']} {profile['engine_version']}",
             profile["date"],

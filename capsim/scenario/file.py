@@ -72,10 +72,11 @@ class EngineSection(Section):
     gpu_memory_utilization: Efficiency = 0.9
     num_gpu_blocks: Annotated[int, whole(2)] | None = None
     num_gpu_blocks_override: Annotated[int, whole(2)] | None = None
+    enforce_eager: Boolean = False
     enable_chunked_prefill: Annotated[
         bool, _only(True, "an engine without chunked prefill is not modelled yet")
     ] = True
-    enable_prefix_caching: Annotated[bool, _only(False, "prefix caching is not modelled yet")] = False
+    enable_prefix_caching: Boolean = True
     async_scheduling: Annotated[bool, _only(False, "asynchronous scheduling is not modelled yet")] = False
     scheduler_reserve_full_isl: Boolean = True
 

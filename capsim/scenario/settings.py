@@ -33,8 +33,10 @@ class EngineSettings:
         block_size: tokens in one KV block.
         gpu_memory_utilization: share of the GPU's memory that the engine may use.
         num_gpu_blocks: KV blocks of the pool where they are stated; None: the memory model counts them.
+        enforce_eager: no CUDA graphs are captured, which leaves memory and costs time in every step.
         enable_chunked_prefill: prompts are computed in chunks beside the decodes.
-        enable_prefix_caching: KV of equal prefixes is shared.
+        enable_prefix_caching: KV stays in freed blocks until they are taken; a preempted sequence finds its own again.
+            Prefixes that requests share are not recorded by any demand yet.
         async_scheduling: a step is scheduled while the one before runs.
         scheduler_reserve_full_isl: a sequence is admitted only when blocks for its whole prompt are free.
     """
@@ -52,6 +54,7 @@ class EngineSettings:
     block_size: int
     gpu_memory_utilization: float
     num_gpu_blocks: int | None
+    enforce_eager: bool
     enable_chunked_prefill: bool
     enable_prefix_caching: bool
     async_scheduling: bool

@@ -19,6 +19,9 @@ from capsim.errors import BadInput
 SAMPLE = Path(__file__).parent / "samples" / "aiconfigurator"
 VERSION = "0.24.0"
 REQUEST = ImportRequest(load_model("llama-3.1-8b"), tensor_parallel_size=2)
+MIXTURE = ImportRequest(
+    load_model("mixtral-8x7b"), tensor_parallel_size=2, options={"expert_parallel_size": "2"}
+)
 
 
 def parquet() -> Any:
@@ -64,6 +67,25 @@ def attention(kind: str, prefix: str) -> list[dict[str, Any]]:
     ]
 
 
+def experts() -> list[dict[str, Any]]:
+    return [
+        {
+            "moe_dtype": row["moe_dtype"],
+            "num_tokens": int(row["t"]),
+            "hidden_size": int(row["hidden"]),
+            "inter_size": int(row["inter"]),
+            "topk": int(row["topk"]),
+            "num_experts": int(row["experts"]),
+            "moe_tp_size": int(row["tp"]),
+            "moe_ep_size": int(row["ep"]),
+            "distribution": row["routing"],
+            "latency": float(row["us"]) / 1e3,
+        }
+        for row in rows_of("moe_us.csv", "t")
+        if row["engine"] == "vllm"
+    ]
+
+
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
     """The sample in the layout of the package."""
@@ -80,6 +102,7 @@ def system(tmp_path: Path) -> Path:
     for kind, prefix in (("context", "isl"), ("generation", "ctx")):
         path = folder / "attention" / "vllm" / VERSION / f"{kind}_attention_perf.parquet"
         write(path, attention(kind, prefix))
+    write(folder / "moe" / "vllm" / VERSION / "moe_perf.parquet", experts())
     with (SAMPLE / "all_reduce_us.csv").open(newline="") as file:
         reduces = [
             {
@@ -104,9 +127,12 @@ def system(tmp_path: Path) -> Path:
     return folder
 
 
-def test_both_forms_of_the_same_rows_give_the_same_profile(system: Path) -> None:
-    from_parquet = read(system, REQUEST)
-    from_csv = read(SAMPLE, replace(REQUEST, gpu="h200"))
+@pytest.mark.parametrize("asked", [REQUEST, MIXTURE], ids=["dense", "experts"])
+def test_both_forms_of_the_same_rows_give_the_same_profile(system: Path, asked: ImportRequest) -> None:
+    from_parquet = read(system, asked)
+    from_csv = read(SAMPLE, replace(asked, gpu="h200"))
+    assert from_parquet.provenance.routing == from_csv.provenance.routing
+    assert from_parquet.provenance.expert_parallel_size == from_csv.provenance.expert_parallel_size
     assert from_parquet.provenance.gpu == "h200"
     assert from_parquet.provenance.gpu_name == "NVIDIA H200"
     assert from_parquet.provenance.engine_version == VERSION
@@ -148,6 +174,21 @@ def test_a_missing_column_is_refused(system: Path) -> None:
         read(system, REQUEST)
 
 
+def test_a_missing_column_of_the_experts_is_refused(system: Path) -> None:
+    path = system / "moe" / "vllm" / VERSION / "moe_perf.parquet"
+    write(path, [{name: cell for name, cell in row.items() if name != "topk"} for row in experts()])
+    with pytest.raises(BadInput, match="the column topk is missing"):
+        read(system, MIXTURE)
+
+
+def test_tables_without_experts_serve_dense_models_only(system: Path) -> None:
+    path = system / "moe" / "vllm" / VERSION / "moe_perf.parquet"
+    path.unlink()
+    assert read(system, REQUEST).provenance.routing == ""
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(system, MIXTURE)
+
+
 def test_installed_tables_need_the_package() -> None:
     try:
         import_module("aiconfigurator_core")
@@ -175,3 +216,16 @@ def test_the_installed_package_gives_profiles_of_other_gpus(system_name: str, gp
     # Between the data sheet and a third of it: a table of another GPU or in another unit would be far off.
     assert least <= weights <= 3 * least
     assert profile.provenance.gpu == gpu
+
+
+@pytest.mark.parametrize(("system_name", "gpu"), [("h100_sxm", "h100-sxm"), ("l40s", "l40s")])
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen3-30b-a3b"])
+def test_the_installed_package_has_experts_on_other_gpus(model: str, system_name: str, gpu: str) -> None:
+    pytest.importorskip("aiconfigurator_core")
+    request = replace(MIXTURE, model=load_model(model))
+    profile = read(Path("installed") / system_name, request).profile()
+    assert profile.provenance.gpu == gpu
+    assert profile.provenance.expert_parallel
+    tokens = next(operator for operator in profile.operators if operator.name == "moe").seconds
+    # Work grows 16,000-fold and whole experts are read once: the time must grow, and by less than the work.
+    assert 10 < tokens.at(16384) / tokens.at(1) < 16384

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from capsim.cost import BatchShape, RooflineCost
+from capsim.cost import BatchShape, ProfileCost, RooflineCost
 from capsim.errors import BadInput
 from capsim.plan.deployment import build_cost, count_memory, deploy
 from capsim.plan.experiment import Experiment, perform, record
@@ -53,3 +53,17 @@ def test_a_profile_of_another_engine_version_is_said() -> None:
     cost = run_result(simulation)["step_cost"]
     assert cost["differences"] == ["measured on vllm 0.24.0, the scenario runs vllm 0.19.0"]
     assert cost["notes"]
+
+
+def test_a_profile_of_experts_holds_for_one_way_to_lay_them_out() -> None:
+    profile = Path(__file__).parents[2] / "configs" / "profiles" / "h200-mixtral-8x7b-bf16-tp2-ep2.json"
+    settings = [
+        "model=mixtral-8x7b",
+        "engine.tensor_parallel_size=2",
+        f"step_cost={{source: profile, path: {profile}}}",
+    ]
+    with pytest.raises(BadInput, match=r"expert_parallel_size: .* holds for 2, the scenario asks for 1"):
+        build_cost(load(SHIPPED, settings))
+    cost = build_cost(load(SHIPPED, [*settings, "engine.enable_expert_parallel=true"]))
+    assert isinstance(cost, ProfileCost)
+    assert cost.profile.provenance.expert_parallel

@@ -1,4 +1,4 @@
-"""A step of a dense model, composed from kernel tables."""
+"""A step composed from kernel tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from calibrate.importers import ImportRequest
 from calibrate.importers.aiconfigurator.attention import AttentionTables
 from calibrate.importers.aiconfigurator.ceilings import Ceilings, Journal
 from calibrate.importers.aiconfigurator.csv_source import CsvSource
-from calibrate.importers.aiconfigurator.gemm import GemmTable, gemm_operators, gemms
+from calibrate.importers.aiconfigurator.experts import ExpertSplit, expert_operators
+from calibrate.importers.aiconfigurator.gemm import GemmTable, gemm_calls, gemm_operators, gemms
 from calibrate.importers.aiconfigurator.operators import all_reduce, elementwise_operators
 from calibrate.importers.aiconfigurator.parquet_source import INSTALLED, ParquetSource, installed
 from calibrate.importers.aiconfigurator.source import Heads, Source
@@ -17,6 +18,9 @@ from capsim.catalog import Gpu, load_gpu
 from capsim.catalog.model import check_dtype
 from capsim.cost import Efficiency
 from capsim.errors import BadInput, Fault
+
+OPTIONS = ("release", "date", "gpu_name")
+EXPERT_OPTIONS = ("routing", "expert_parallel_size")
 
 _HEAD_DTYPE = "bfloat16"  # published fp8 checkpoints keep the output projection in 16 bits
 _ORDER = (
@@ -31,6 +35,11 @@ _ORDER = (
     "gate_up_proj",
     "activation",
     "down_proj",
+    "router",
+    "moe",
+    "shared_gate_up_proj",
+    "shared_activation",
+    "shared_down_proj",
     "lm_head",
     "logits_gather",
     "sampler",
@@ -40,7 +49,7 @@ _GRAPH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 
 
 def read(path: Path, request: ImportRequest) -> Draft:
-    """Compose the steps of a dense model from kernel tables.
+    """Compose the steps of a model, dense or with experts, from kernel tables.
 
     Args:
         path: a folder of CSV files, a system's folder of Parquet files, or ``installed/SYSTEM`` for the tables of
@@ -48,7 +57,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
         request: model, precision, ranks; GPU, engine and version where the tables do not say.
 
     Raises:
-        BadInput: the tables are damaged, or lack a dtype, heads, an engine or a version.
+        BadInput: the tables are damaged, or lack a dtype, heads, experts, an engine or a version.
     """
     model, ranks = request.model, request.tensor_parallel_size
     _check(request)
@@ -60,9 +69,14 @@ def read(path: Path, request: ImportRequest) -> Draft:
     prefill, decode = source.prefill(heads), source.decode(heads)
     gpu = _gpu(source, request)
     ceilings, journal = Ceilings.of(gpu), Journal()
-    operators = gemm_operators(layers, gemms(model, ranks), model.layers, ceilings, journal)
+    operators = gemm_operators(layers, gemms(model, ranks), gemm_calls(model), ceilings, journal)
+    routing = ""
+    if model.experts is not None:
+        columns = source.experts(request.dtype)
+        found, routing = expert_operators(columns, head, request, model.experts, ceilings, journal)
+        operators += found
     lm_head = {"lm_head": (-(-model.vocabulary_size // ranks), model.hidden_size)}
-    operators += gemm_operators(head, lm_head, 1, ceilings, journal, per="sequences")
+    operators += gemm_operators(head, lm_head, {"lm_head": 1}, ceilings, journal, per="sequences")
     if ranks > 1:
         operators.append(all_reduce(*source.all_reduce(ranks), model, ranks, journal))
     tables = AttentionTables(prefill, decode, heads, ceilings, journal)
@@ -71,7 +85,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
     operators = sorted(operators + assumed, key=lambda operator: _ORDER.index(operator.name))
     return Draft(
         provenance=_provenance(
-            source, request, gpu, (*journal.notes(ceilings), *_gaps(source, request, assumed))
+            source, request, gpu, routing, (*journal.notes(ceilings), *_gaps(source, request, assumed))
         ),
         operators=tuple(operators),
         attention=tables.attention(model.layers),
@@ -83,8 +97,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
 
 
 def _check(request: ImportRequest) -> None:
-    if request.model.experts is not None:
-        raise BadInput(f"model {request.model.name} has experts; this importer composes dense models only")
+    request.refuse_other_options(OPTIONS if request.model.experts is None else (*OPTIONS, *EXPERT_OPTIONS))
     check_dtype("weight dtype", request.dtype)
     check_dtype("KV dtype", request.kv_dtype)
 
@@ -152,11 +165,14 @@ def _gaps(source: Source, request: ImportRequest, assumed: list[Operator]) -> li
     if source.engine == "vllm":
         gaps.append("graph_sizes: vLLM's default capture sizes for max_num_seqs of 256 or more")
     if request.dtype != _HEAD_DTYPE:
-        gaps.append(f"lm_head is {_HEAD_DTYPE}, as in published {request.dtype} checkpoints")
+        wide = "lm_head is" if request.model.experts is None else "lm_head and router are"
+        gaps.append(f"{wide} {_HEAD_DTYPE}, as in published {request.dtype} checkpoints")
     return gaps
 
 
-def _provenance(source: Source, request: ImportRequest, gpu: Gpu, notes: tuple[str, ...]) -> Provenance:
+def _provenance(
+    source: Source, request: ImportRequest, gpu: Gpu, routing: str, notes: tuple[str, ...]
+) -> Provenance:
     release = request.options.get("release", source.release)
     date = request.options.get("date")
     return Provenance(
@@ -168,6 +184,8 @@ def _provenance(source: Source, request: ImportRequest, gpu: Gpu, notes: tuple[s
         dtype=request.dtype,
         kv_dtype=request.kv_dtype,
         tensor_parallel_size=request.tensor_parallel_size,
+        expert_parallel_size=ExpertSplit.of(request).holders,
+        routing=routing,
         date=date or "not recorded",
         measured_by="NVIDIA (aiconfigurator)",
         licence="Apache-2.0",

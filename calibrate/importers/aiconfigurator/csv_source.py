@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,13 @@ class CsvSource(Source):
         columns = _long(self._attention("generation", heads), ("batch",), "ctx", "context")
         return {"decodes": columns["batch"], **{name: columns[name] for name in ("context", "seconds")}}
 
+    def experts(self, dtype: str) -> Mapping[str, NDArray[Any]]:
+        """See `Source`."""
+        axes = ("hidden", "inter", "topk", "experts", "tp", "ep")
+        table = self._read("moe_us.csv", "engine", "moe_dtype", *axes, "routing")
+        table = table.where((table.texts("engine") == self.engine) & (table.texts("moe_dtype") == dtype))
+        return _long(table, axes, "t", "tokens", texts=("routing",))
+
     def all_reduce(self, ranks: int) -> tuple[Columns, Columns]:
         """See `Source`."""
         table = self._reduce
@@ -67,22 +74,26 @@ class CsvSource(Source):
         return table
 
 
-def _long(table: Table, axes: Sequence[str], prefix: str, name: str) -> dict[str, NDArray[np.float64]]:
-    """Columns `prefix` + count as rows of their own, without the empty cells."""
+def _long(
+    table: Table, axes: Sequence[str], prefix: str, name: str, texts: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Columns `prefix` + count as rows of their own, without the empty cells; `texts` are taken along."""
     spread = {int(column[len(prefix) :]): column for column in table.columns if _is_spread(column, prefix)}
     if not spread:
         what = f"no column {prefix} with a count, e.g. {prefix}1"
         raise BadInput(
             Fault(table.source, what, "", f"a header with {', '.join(axes)} and {prefix}1, ...", "", 1, 1)
         )
-    parts: dict[str, list[NDArray[Any]]] = {axis: [] for axis in (*axes, name, "seconds")}
+    parts: dict[str, list[NDArray[Any]]] = {axis: [] for axis in (*axes, *texts, name, "seconds")}
     for count, column in spread.items():
         kept = table.where(table.texts(column) != "")
         for axis in axes:
-            parts[axis].append(kept.counts(axis))
-        parts[name].append(np.full(len(kept), count))
+            parts[axis].append(kept.counts(axis).astype(np.float64))
+        for text in texts:
+            parts[text].append(kept.texts(text))
+        parts[name].append(np.full(len(kept), count, dtype=np.float64))
         parts["seconds"].append(kept.numbers(column) * _MICROSECONDS)
-    return {axis: np.concatenate(columns).astype(np.float64) for axis, columns in parts.items()}
+    return {axis: np.concatenate(columns) for axis, columns in parts.items()}
 
 
 def _is_spread(column: str, prefix: str) -> bool:

@@ -82,7 +82,8 @@ class GemmTable:
             measured, values = parts[corner]
             seconds += weight * values[np.isin(measured, counts)]
         named = " and ".join(f"({low}, {high})" for low, high in weights)
-        rule = "linear between" if len(weights) > 1 else "in proportion to"
+        alone = "as long as" if 1 in weights.values() else "in proportion to"
+        rule = "linear between" if len(weights) > 1 else alone
         return counts, seconds, f"(n, k) = ({n}, {k}) was not measured: {rule} {named}"
 
     def _measured(self, n: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -92,22 +93,37 @@ class GemmTable:
 
 
 def gemms(model: Model, ranks: int) -> dict[str, tuple[int, int]]:
-    """One layer's linear layers on one rank, as (outputs n, inputs k) by name."""
+    """Linear layers on one rank but a router and the experts that it chooses, as (outputs n, inputs k) by name."""
     query = model.attention_heads // ranks * model.head_dim
     key_value = model.kv_heads_of_rank(ranks) * model.head_dim
-    intermediate = model.intermediate_size // ranks
-    return {
-        "qkv_proj": (query + 2 * key_value, model.hidden_size),
-        "o_proj": (model.hidden_size, query),
-        "gate_up_proj": (2 * intermediate, model.hidden_size),
-        "down_proj": (model.hidden_size, intermediate),
-    }
+    shapes = {"qkv_proj": (query + 2 * key_value, model.hidden_size), "o_proj": (model.hidden_size, query)}
+    for prefix, (columns, _) in mlps(model, ranks).items():
+        shapes[f"{prefix}gate_up_proj"] = (2 * columns, model.hidden_size)
+        shapes[f"{prefix}down_proj"] = (model.hidden_size, columns)
+    return shapes
+
+
+def gemm_calls(model: Model) -> dict[str, int]:
+    """How many layers have each of `gemms`."""
+    calls = {"qkv_proj": model.layers, "o_proj": model.layers}
+    for prefix, (_, layers) in mlps(model).items():
+        calls |= {f"{prefix}{name}": layers for name in ("gate_up_proj", "down_proj")}
+    return calls
+
+
+def mlps(model: Model, ranks: int = 1) -> dict[str, tuple[int, int]]:
+    """MLPs that all tokens go through, as (columns on one rank, layers) by prefix: of dense layers, shared experts."""
+    found = {"": (model.intermediate_size // ranks, model.dense_layers)}
+    if model.experts is not None:
+        shared = model.experts.shared * model.experts.intermediate_size
+        found["shared_"] = (shared // ranks, model.expert_layers)
+    return {prefix: (columns, layers) for prefix, (columns, layers) in found.items() if columns and layers}
 
 
 def gemm_operators(
     table: GemmTable,
     shapes: Mapping[str, tuple[int, int]],
-    times: int,
+    times: Mapping[str, int],
     ceilings: Ceilings,
     journal: Journal,
     per: str = "tokens",
@@ -128,7 +144,7 @@ def gemm_operators(
         least = _least(*shapes[name], table.dtype, ceilings)
         other, aligned = _curves(name, counts, seconds[: len(counts)], least, cliffs, journal)
         tag = "fitted" if filled else "measured"
-        operators.append(Operator(name, per, times, tag, other, aligned, ALIGNMENT if aligned else 0))
+        operators.append(Operator(name, per, times[name], tag, other, aligned, ALIGNMENT if aligned else 0))
     if cliffs:
         journal.sentences.append(
             f"{table.dtype} layers have alignment cliffs: multiples of {ALIGNMENT} tokens and other counts are kept "

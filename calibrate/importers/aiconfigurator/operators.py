@@ -6,7 +6,7 @@ import numpy as np
 
 from calibrate.draft import Curve, Operator
 from calibrate.importers.aiconfigurator.ceilings import Journal
-from calibrate.importers.aiconfigurator.gemm import MOST
+from calibrate.importers.aiconfigurator.gemm import MOST, mlps
 from calibrate.importers.aiconfigurator.source import Columns
 from calibrate.table import pivot
 from capsim.catalog import Gpu, Model
@@ -36,9 +36,10 @@ def all_reduce(own: Columns, nccl: Columns, model: Model, ranks: int, journal: J
     values = journal.settled(
         "all_reduce", np.interp(counts * message, axes["bytes"], middle), np.zeros(len(counts))
     )
+    after = "MLP" if model.experts is None else "layer's experts"
     source = "the engine's own inside a CUDA graph" + (", NCCL's beyond" if beyond.any() else "")
     journal.sentences.append(
-        f"all_reduce is {source}, up to {most} tokens; one after each attention, each MLP and the embedding"
+        f"all_reduce is {source}, up to {most} tokens; one after each attention, each {after} and the embedding"
     )
     return Operator("all_reduce", "tokens", 2 * model.layers + 1, "measured", Curve.of(counts, values))
 
@@ -59,7 +60,10 @@ def elementwise_operators(model: Model, gpu: Gpu, ranks: int, kv_dtype: str) -> 
         ("norm", "tokens", 2 * layers + 1, 4 * model.hidden_size * wide),
         ("rotary", "tokens", layers, rotary),
         ("kv_cache_write", "tokens", layers, 2 * key * (wide + DTYPE_BYTES[kv_dtype])),
-        ("activation", "tokens", layers, 3 * (model.intermediate_size // ranks) * wide),
+        *(
+            (f"{prefix}activation", "tokens", times, 3 * columns * wide)
+            for prefix, (columns, times) in mlps(model, ranks).items()
+        ),
         ("sampler", "sequences", 1, model.vocabulary_size * 10),
     ]
     if model.qk_norm:

@@ -23,6 +23,18 @@ INSTALLED = "installed"
 _PACKAGE = "aiconfigurator-core"
 _MODULE = "aiconfigurator_core"
 _MILLISECONDS = 1e-3
+_EXPERTS = {
+    "hidden": "hidden_size",
+    "inter": "inter_size",
+    "topk": "topk",
+    "experts": "num_experts",
+    "tp": "moe_tp_size",
+    "ep": "moe_ep_size",
+    "tokens": "num_tokens",
+    "routing": "distribution",
+    "seconds": "seconds",
+}
+"""Columns of the table of experts, by what `ExpertTable` calls them."""
 _ELEMENT_BYTES = 2  # of half and bfloat16, the dtypes whose all-reduces are read
 
 
@@ -49,6 +61,16 @@ class ParquetSource(Source):
         table = self._attention("generation", heads, [])
         context = table["isl"] + table["step"]  # KV before the step, and the new token
         return {"decodes": table["batch_size"], "context": context, "seconds": table["seconds"]}
+
+    def experts(self, dtype: str) -> Mapping[str, NDArray[Any]]:
+        """See `Source`."""
+        folder = self._own("moe")
+        table = self._read(folder, "moe_perf", [("moe_dtype", "==", dtype)])
+        missing = [column for column in _EXPERTS.values() if column not in table]
+        if missing:
+            raise BadInput(Fault(str(folder / "moe_perf.parquet"), f"the column {missing[0]} is missing"))
+        columns = {name: table[column] for name, column in _EXPERTS.items()}
+        return {**columns, "routing": columns["routing"].astype(np.str_)}
 
     def all_reduce(self, ranks: int) -> tuple[Columns, Columns]:
         """See `Source`."""

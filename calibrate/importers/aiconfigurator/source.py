@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,10 @@ class Source(ABC):
     @abstractmethod
     def decode(self, heads: Heads) -> Columns:
         """Attention of one new token a sequence by ``decodes`` and ``context``, the new token included."""
+
+    @abstractmethod
+    def experts(self, dtype: str) -> Mapping[str, NDArray[Any]]:
+        """Fused experts of one layer, see `ExpertTable`; no rows where the dtype is absent."""
 
     @abstractmethod
     def all_reduce(self, ranks: int) -> tuple[Columns, Columns]:
