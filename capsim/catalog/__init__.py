@@ -1,7 +1,8 @@
 """Models and GPUs as typed values."""
 
 from capsim.catalog.gpu import Gpu
+from capsim.catalog.hugging_face import read_config
 from capsim.catalog.loader import gpu_names, load_gpu, load_model, model_names
 from capsim.catalog.model import Experts, Model
 
-__all__ = ["Experts", "Gpu", "Model", "gpu_names", "load_gpu", "load_model", "model_names"]
+__all__ = ["Experts", "Gpu", "Model", "gpu_names", "load_gpu", "load_model", "model_names", "read_config"]

@@ -9,14 +9,21 @@ from pydantic import Field
 
 from capsim import documents
 from capsim.catalog import schema
+from capsim.catalog.attention import LatentAttention, LinearAttention
 from capsim.catalog.data import data_names, data_path
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.schema import Bandwidth, Boolean, Compute, Count, PositiveCount, Size, Text
 from capsim.errors import BadInput, Fault
 
-COUNTED_ATTENTION = ("gqa",)
+COUNTED_ATTENTION = ("gqa", "mla", "sliding-window", "linear")
 """Attention kinds whose weights and KV bytes this version counts; any other is refused, not miscounted."""
+
+SHAPES = {"mla": "latent", "sliding-window": "window", "linear": "linear"}
+"""The key that gives the shape of each attention kind beside heads."""
+
+STATE_BYTES = {"bfloat16": 2, "float32": 4}
+"""Bytes of an element of a linear layer's state by dtype."""
 
 COMPUTE_DTYPES = ("bfloat16", "float16", "fp8", "fp4", "int8")
 """Dtypes whose rates a GPU's data sheet states; that of int8 counts integer operations."""
@@ -60,9 +67,16 @@ def read_model(path: Path) -> Model:
         BadInput: every fault of the file, also an attention kind that is not counted yet.
     """
     section = _read(_ModelSection, path)
-    fields = section.model_dump(exclude={"aliases", "experts"})
-    experts = None if section.experts is None else Experts(**section.experts.model_dump())
-    return Model(**fields, experts=experts)
+    fields = section.model_dump(
+        exclude={"aliases", "experts", "latent", "linear", "full_every", "full_layers"}
+    )
+    return Model(
+        **fields,
+        experts=None if section.experts is None else Experts(**section.experts.model_dump()),
+        latent=None if section.latent is None else LatentAttention(**section.latent.model_dump()),
+        linear=None if section.linear is None else _linear(section.linear),
+        full_layers=_full_layers(section),
+    )
 
 
 def read_gpu(path: Path) -> Gpu:
@@ -94,6 +108,24 @@ class _ExpertsSection(schema.Section):
     dense_layers: Count = 0
 
 
+class _LatentSection(schema.Section):
+    kv_rank: PositiveCount
+    rope_head_dim: PositiveCount
+    nope_head_dim: PositiveCount
+    value_head_dim: PositiveCount
+    query_rank: Count = 0
+    index_head_dim: Count = 0
+
+
+class _LinearSection(schema.Section):
+    key_heads: PositiveCount
+    value_heads: PositiveCount
+    key_head_dim: PositiveCount
+    value_head_dim: PositiveCount
+    kernel: PositiveCount
+    state_dtype: Annotated[str, schema.choice(*STATE_BYTES)]
+
+
 class _ModelSection(_Named):
     attention: Annotated[str, schema.PlainValidator(_attention)]
     layers: PositiveCount
@@ -109,6 +141,25 @@ class _ModelSection(_Named):
     qk_norm: Boolean = False
     attention_bias: Boolean = False
     experts: _ExpertsSection | None = None
+    latent: _LatentSection | None = None
+    window: PositiveCount | None = None
+    linear: _LinearSection | None = None
+    full_every: PositiveCount | None = None
+    full_layers: list[Count] = Field(default_factory=list)
+    kv_shared_layers: Count = 0
+    output_gate: Boolean = False
+
+
+def _linear(section: _LinearSection) -> LinearAttention:
+    shape = section.model_dump(exclude={"state_dtype"})
+    return LinearAttention(**shape, state_bytes=STATE_BYTES[section.state_dtype])
+
+
+def _full_layers(section: _ModelSection) -> tuple[int, ...]:
+    """Indices of the layers that see everything; ``full_every: 6`` means that the sixth, twelfth, ... do."""
+    if section.full_every is None:
+        return tuple(section.full_layers)
+    return tuple(range(section.full_every - 1, section.layers, section.full_every))
 
 
 class _GpuSection(_Named):
@@ -129,8 +180,10 @@ def _read(section: type[_AnyNamed], path: Path) -> _AnyNamed:
     checked = schema.validated(section, document, faults)
     if isinstance(checked, _GpuSection):
         faults.extend(_unsourced(checked, document))
-    if isinstance(checked, _ModelSection) and checked.experts is not None:
-        faults.extend(_impossible(checked.experts, checked.layers, document))
+    if isinstance(checked, _ModelSection):
+        faults.extend(_unshaped(checked, document))
+        if checked.experts is not None:
+            faults.extend(_impossible(checked.experts, checked.layers, document))
     if checked is None or faults:
         raise BadInput(*faults)
     return checked
@@ -140,6 +193,40 @@ def _unsourced(section: _GpuSection, document: documents.Document) -> list[Fault
     """Faults for figures that do not say where they come from."""
     missing = [name for name in FIGURES if name not in section.sources]
     return [document.fault(("sources",), f"no source for {name}", "one for each figure") for name in missing]
+
+
+def _unshaped(section: _ModelSection, document: documents.Document) -> list[Fault]:
+    """Faults for shapes that do not go with the attention kind, and for layers that there are not."""
+    needed = SHAPES.get(section.attention)
+    given = [key for key in SHAPES.values() if getattr(section, key) is not None]
+    # Layers beside linear ones may have a latent.
+    allowed = {needed, "latent" if section.attention == "linear" else needed}
+    faults = [
+        document.fault((key,), f"does not go with attention {section.attention}", of_key=True)
+        for key in given
+        if key not in allowed
+    ]
+    if needed is not None and needed not in given:
+        faults.append(document.fault(("attention",), f"{section.attention} needs the key {needed}"))
+    mixed = section.window is not None or section.linear is not None
+    faults += [
+        document.fault((key,), "needs window or linear", of_key=True)
+        for key in ("full_every", "full_layers")
+        if key in section.model_fields_set and not mixed
+    ]
+    if section.full_every is not None and section.full_layers:
+        faults.append(
+            document.fault(("full_layers",), "stands beside full_every", "one of them", of_key=True)
+        )
+    faults += [
+        document.fault(("full_layers", index), f"there is no layer {layer}", f"at most {section.layers - 1}")
+        for index, layer in enumerate(section.full_layers)
+        if layer >= section.layers
+    ]
+    if section.kv_shared_layers >= section.layers:
+        fault = f"{section.kv_shared_layers} is more than there are layers beside one with a KV cache"
+        faults.append(document.fault(("kv_shared_layers",), fault, f"at most {section.layers - 1}"))
+    return faults
 
 
 def _impossible(experts: _ExpertsSection, layers: int, document: documents.Document) -> list[Fault]:

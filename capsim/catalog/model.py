@@ -3,6 +3,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from capsim.catalog.attention import (
+    Attention,
+    HeadAttention,
+    LatentAttention,
+    LayerGroup,
+    LinearAttention,
+)
 from capsim.errors import BadInput
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
@@ -48,15 +55,22 @@ class Model:
 
     Attributes:
         name: catalog name, e.g. ``llama-3.1-8b``.
-        attention: attention kind; this version counts ``gqa`` (which covers multi-head and multi-query).
+        attention: attention kind: ``gqa`` (which covers multi-head and multi-query), ``mla`` (`latent`),
+            ``sliding-window`` (`window`) or ``linear`` (`linear`). Step costs are known of ``gqa`` only.
         head_dim: elements of one attention head.
-        kv_heads: key-value heads of one layer.
+        kv_heads: key-value heads of one layer; 1 with `latent`, which all heads share.
         qk_norm: queries and keys are normed per head (adds two ``head_dim`` vectors a layer).
         tied_embeddings: the output projection shares the embedding's weights.
         max_position_embeddings: longest sequence that the model was published for, tokens.
         source: where the figures come from.
         intermediate_size: columns of a dense layer's MLP; without meaning where every layer has experts.
         experts: of a mixture-of-experts model; None: every layer is dense.
+        latent: of multi-head latent attention, in place of keys and values by head.
+        window: tokens that a layer with sliding-window attention sees.
+        linear: of layers with linear attention.
+        full_layers: with `window` or `linear`, indices of the layers whose attention sees everything.
+        kv_shared_layers: last layers that read an earlier layer's KV cache and have none of their own.
+        output_gate: heads' outputs are gated by a projection of the queries' size.
     """
 
     name: str
@@ -74,6 +88,37 @@ class Model:
     qk_norm: bool = False
     attention_bias: bool = False
     experts: Experts | None = None
+    latent: LatentAttention | None = None
+    window: int | None = None
+    linear: LinearAttention | None = None
+    full_layers: tuple[int, ...] = ()
+    kv_shared_layers: int = 0
+    output_gate: bool = False
+
+    @property
+    def full_attention(self) -> HeadAttention | LatentAttention:
+        """Attention of the layers that see everything."""
+        return self.latent or HeadAttention(self.attention_heads, self.kv_heads, self.head_dim)
+
+    @property
+    def other_attention(self) -> HeadAttention | LinearAttention | None:
+        """Attention of the layers that do not see everything; None where there are none."""
+        if self.window is not None:
+            return HeadAttention(self.attention_heads, self.kv_heads, self.head_dim, self.window)
+        return self.linear
+
+    @property
+    def layer_groups(self) -> tuple[LayerGroup, ...]:
+        """Layers with a KV cache of their own, by attention kind: those that see everything first."""
+        own = range(self.layers - self.kv_shared_layers)
+        other = self.other_attention
+        if other is None:
+            return (LayerGroup(self.full_attention, tuple(own)),)
+        sees_all = set(self.full_layers)
+        full = tuple(layer for layer in own if layer in sees_all)
+        rest = tuple(layer for layer in own if layer not in sees_all)
+        kinds: tuple[tuple[Attention, tuple[int, ...]], ...] = ((self.full_attention, full), (other, rest))
+        return tuple(LayerGroup(attention, layers) for attention, layers in kinds if layers)
 
     @property
     def dense_layers(self) -> int:
@@ -93,32 +138,49 @@ class Model:
 
     def splits_over(self, ranks: int) -> bool:
         """Whether tensor parallelism over `ranks` GPUs gives equal shares; KV heads may be copied instead."""
-        even = all(size % ranks == 0 for size in (self.attention_heads, *self.mlp_columns))
-        return even and (self.kv_heads % ranks == 0 or ranks % self.kv_heads == 0)
+        if any(size % ranks for size in (self.attention_heads, *self.mlp_columns)):
+            return False
+        return all(group.attention.splits_over(ranks) for group in self.layer_groups)
 
     def kv_heads_of_rank(self, ranks: int) -> int:
         """Key-value heads on one of `ranks` GPUs: split, and replicated where there are more GPUs than heads.
 
         Raises:
-            BadInput: an attention kind that is not counted, or a number of GPUs that cannot share the model.
+            BadInput: an attention kind other than ``gqa``, or a number of GPUs that cannot share the model.
         """
         if self.attention != "gqa":
             raise BadInput(f"model {self.name}: attention {self.attention!r} is not covered, expected 'gqa'")
+        self.check_splits_over(ranks)
+        return max(1, self.kv_heads // ranks)
+
+    def check_splits_over(self, ranks: int) -> None:
+        """Refuse a degree of tensor parallelism that does not give equal shares.
+
+        Raises:
+            BadInput: with the sizes that would have to come out even.
+        """
         if ranks < 1 or not self.splits_over(ranks):
             columns = " or ".join(str(size) for size in self.mlp_columns)
             raise BadInput(
                 f"tensor_parallel_size {ranks} does not divide {self.name}'s {self.attention_heads} attention "
                 f"heads, {self.kv_heads} key-value heads and {columns} MLP columns"
             )
-        return max(1, self.kv_heads // ranks)
 
     @property
     def attention_parameters(self) -> int:
-        """Weights of one layer's attention projections (q, k, v, o), elements."""
+        """Weights of the attention (q, k, v, o) of one layer that sees everything, elements."""
+        if self.latent is not None:
+            return self.latent.parameters(self.hidden_size, self.attention_heads)
         query = self.attention_heads * self.head_dim
         key_value = self.kv_heads * self.head_dim
         bias = query + 2 * key_value if self.attention_bias else 0
-        return self.hidden_size * (2 * query + 2 * key_value) + bias
+        gate = self.hidden_size * query if self.output_gate else 0
+        return self.hidden_size * (2 * query + 2 * key_value) + bias + gate
+
+    @property
+    def linear_layers(self) -> int:
+        """Layers with linear attention."""
+        return 0 if self.linear is None else self.layers - len(self.full_layers)
 
     @property
     def mlp_parameters(self) -> int:
@@ -159,7 +221,10 @@ class Model:
         """All weights with this many of the experts that are chosen from."""
         if self.experts is not None:
             experts += self.experts.shared
-        layers = self.layers * (self.attention_parameters + self.norm_parameters)
+        layers = (self.layers - self.linear_layers) * self.attention_parameters
+        if self.linear is not None:
+            layers += self.linear_layers * self.linear.parameters(self.hidden_size)
+        layers += self.layers * self.norm_parameters
         layers += self.dense_layers * self.mlp_parameters
         layers += self.expert_layers * (experts * self.expert_parameters + self.router_parameters)
         heads = 1 if self.tied_embeddings else 2

@@ -16,12 +16,14 @@ class Stage(NamedTuple):
         expert_layers: layers with experts.
         embeds: it is the first stage and holds the token embedding.
         projects: it is the last stage and holds the final norm and the output projection, and samples.
+        first: index of its first layer in the model.
     """
 
     dense_layers: int
     expert_layers: int
     embeds: bool
     projects: bool
+    first: int = 0
 
     @property
     def layers(self) -> int:
@@ -49,6 +51,6 @@ def pipeline_stages(model: Model, pipeline_parallel_size: int = 1) -> tuple[Stag
     for index in range(size):
         end = first + even + (size - 1 - remaining <= index < size - 1)
         dense = max(0, min(end, model.dense_layers) - first)
-        stages.append(Stage(dense, end - first - dense, index == 0, index == size - 1))
+        stages.append(Stage(dense, end - first - dense, index == 0, index == size - 1, first))
         first = end
     return tuple(stages)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Model
 from capsim.errors import BadInput, Infeasible
+from capsim.memory.additions import NOTHING_BESIDE, Additions
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryLine, MemoryQuestion, gib
 from capsim.memory.remedies import remedies
@@ -21,16 +22,22 @@ class MemoryFit:
         kv_bytes: bytes for KV blocks on one rank; less than a block of it stays unused.
         num_gpu_blocks: KV blocks, as the engine prints them.
         layout: bytes and tokens of a block.
+        max_model_len: longest sequence, tokens.
     """
 
     lines: tuple[MemoryLine, ...]
     kv_bytes: int
     num_gpu_blocks: int
     layout: KvLayout
+    max_model_len: int
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of KV for one token on one rank."""
+        """Bytes of KV for one token on one rank.
+
+        Raises:
+            BadInput: they depend on the length (windows, states).
+        """
         return self.layout.bytes_per_token
 
     @property
@@ -40,12 +47,19 @@ class MemoryFit:
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens that the usable blocks hold."""
-        return self.usable_blocks * self.layout.block_size
+        """Tokens that the usable blocks hold: see `pool_tokens`."""
+        return pool_tokens(self.layout, self.usable_blocks, self.max_model_len)
 
     def concurrency(self, tokens_per_sequence: int) -> float:
         """Sequences of this many tokens whose blocks the pool holds at once; whole sequences are its floor."""
         return self.usable_blocks / self.layout.blocks(tokens_per_sequence)
+
+
+def pool_tokens(layout: KvLayout, blocks: int, max_model_len: int) -> int:
+    """Tokens that blocks hold; where they depend on the length, in sequences of `max_model_len`."""
+    if layout.plain:
+        return blocks * layout.block_size
+    return blocks * max_model_len // layout.blocks(max_model_len)
 
 
 def fit_memory(
@@ -64,6 +78,8 @@ def fit_memory(
     num_gpu_blocks: int | None = None,
     enable_expert_parallel: bool = False,
     pipeline_parallel_size: int = 1,
+    enforce_eager: bool = False,
+    additions: Additions = NOTHING_BESIDE,
 ) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
@@ -72,7 +88,7 @@ def fit_memory(
     fewest blocks, which decides for all.
 
     Args:
-        model: dense or with experts, with grouped-query attention.
+        model: dense or with experts, of any attention kind.
         gpu: its `memory` is what the driver reports.
         tensor_parallel_size: ranks that share the model.
         weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``.
@@ -86,42 +102,59 @@ def fit_memory(
         num_gpu_blocks: a stated number of blocks (an engine's own print-out), which wins over the arithmetic.
         enable_expert_parallel: experts are dealt out whole to the ranks.
         pipeline_parallel_size: stages that the layers are cut into; the replica has this many times the ranks.
+        enforce_eager: no CUDA graphs are captured.
+        additions: a draft model, LoRA slots and a reserve.
 
     Raises:
-        BadInput: a setting that no engine would accept, or an attention kind that is not covered.
+        BadInput: a setting that no engine would accept.
         Infeasible: the weights leave no room, or the blocks hold less than one sequence of `max_model_len` (vLLM
             refuses to start); with what would make it fit.
     """
-    question = MemoryQuestion(
-        model,
-        gpu,
-        tensor_parallel_size,
-        weight_dtype,
-        kv_dtype,
-        block_size,
-        gpu_memory_utilization,
-        max_model_len,
-        max_num_seqs,
-        max_num_batched_tokens,
-        engine_version,
-        num_gpu_blocks,
-        enable_expert_parallel,
-        pipeline_parallel_size,
+    return answer(
+        MemoryQuestion(
+            model,
+            gpu,
+            tensor_parallel_size,
+            weight_dtype,
+            kv_dtype,
+            block_size,
+            gpu_memory_utilization,
+            max_model_len,
+            max_num_seqs,
+            max_num_batched_tokens,
+            engine_version,
+            num_gpu_blocks,
+            enable_expert_parallel,
+            pipeline_parallel_size,
+            enforce_eager,
+            additions,
+        )
     )
+
+
+def answer(question: MemoryQuestion) -> MemoryFit:
+    """The memory table of a question and the KV pool that remains: see `fit_memory`, and what it raises."""
     _refuse_impossible(question)
     layout, lines = question.layout, question.deductions()
     kv_bytes = sum(line.bytes for line in lines)
     blocks = max(0, kv_bytes // layout.bytes_per_block)
-    if num_gpu_blocks is not None:
-        note = f"{num_gpu_blocks} blocks stated; the lines above leave {gib(kv_bytes)}, {blocks} blocks"
-        kv_bytes, blocks = num_gpu_blocks * layout.bytes_per_block, num_gpu_blocks
+    if question.num_gpu_blocks is not None:
+        stated = question.num_gpu_blocks
+        note = f"{stated} blocks stated; the lines above leave {gib(kv_bytes)}, {blocks} blocks"
+        kv_bytes, blocks = stated * layout.bytes_per_block, stated
         line = MemoryLine("KV cache", kv_bytes, "stated", note)
     else:
-        note = f"{blocks} blocks of {block_size} tokens, {layout.bytes_per_token} bytes a token"
+        note = f"{blocks} blocks of {layout.block_size} tokens, {_size_of_token(layout)}"
         line = MemoryLine("KV cache", kv_bytes, "derived", note)
     if kv_bytes < question.needed_bytes:
-        raise Infeasible(_limit(question, kv_bytes), remedies(question))
-    return MemoryFit((*lines, line), kv_bytes, blocks, layout)
+        raise Infeasible(limit(question, kv_bytes), remedies(question))
+    return MemoryFit((*lines, line), kv_bytes, blocks, layout, question.max_model_len)
+
+
+def _size_of_token(layout: KvLayout) -> str:
+    if layout.plain:
+        return f"{layout.bytes_per_token} bytes a token"
+    return f"{layout.bytes_per_block} bytes a block"
 
 
 def _refuse_impossible(question: MemoryQuestion) -> None:
@@ -141,8 +174,8 @@ def _refuse_impossible(question: MemoryQuestion) -> None:
         raise BadInput(*faults)
 
 
-def _limit(question: MemoryQuestion, kv_bytes: int) -> str:
-    """Which limit is exceeded and by how much."""
+def limit(question: MemoryQuestion, kv_bytes: int) -> str:
+    """Which limit is exceeded and by how much, where `kv_bytes` are left for the KV cache of a rank."""
     ranks = question.tensor_parallel_size * question.pipeline_parallel_size
     where = f"{question.model.name} on {ranks} x {question.gpu.name}"
     needed = question.needed_bytes

@@ -8,6 +8,7 @@ from functools import cached_property
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Model
 from capsim.catalog.stage import Stage, pipeline_stages
+from capsim.memory.additions import NOTHING_BESIDE, Additions
 from capsim.memory.kv import KvLayout
 from capsim.memory.weights import weight_bytes
 from capsim.memory.workspace import Workspace
@@ -20,7 +21,7 @@ class MemoryLine:
     Attributes:
         name: what it is.
         bytes: its size; negative where it is taken away. The lines before the KV cache add up to it.
-        tag: ``data sheet``, ``stated``, ``derived``, ``fitted`` or ``assumed``.
+        tag: ``data sheet``, ``stated``, ``derived``, ``fitted``, ``assumed``, or ``measured`` by an engine.
         note: where the figure comes from, or a warning.
     """
 
@@ -48,6 +49,8 @@ class MemoryQuestion:
     num_gpu_blocks: int | None = None
     expert_parallel: bool = False
     pipeline_parallel_size: int = 1
+    enforce_eager: bool = False
+    additions: Additions = NOTHING_BESIDE
 
     @cached_property
     def stage(self) -> Stage:
@@ -61,8 +64,12 @@ class MemoryQuestion:
 
     @property
     def needed_bytes(self) -> int:
-        """KV bytes below which the engine refuses to start: one sequence of `max_model_len`."""
-        return self.layout.blocks(self.max_model_len) * self.layout.bytes_per_block
+        """KV bytes below which the engine refuses to start: what it sets aside for one sequence of `max_model_len`."""
+        return self.needed_blocks(self.max_model_len) * self.layout.bytes_per_block
+
+    def needed_blocks(self, tokens: int) -> int:
+        """Blocks that the engine sets aside for one sequence of this many tokens."""
+        return self.layout.peak_blocks(tokens, self.max_num_batched_tokens)
 
     @property
     def kv_bytes(self) -> int:
@@ -81,12 +88,14 @@ class MemoryQuestion:
     def holds_graphs(self) -> bool:
         """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
         workspace = Workspace.of(self.engine_version)
-        return workspace.graphs_inside or workspace.graph_bytes(self.stage.layers) <= self.slack_bytes
+        if self.enforce_eager or workspace.graphs_inside:
+            return True
+        return workspace.graph_bytes(self.stage.layers) <= self.slack_bytes
 
     def _layout(self, stage: Stage) -> KvLayout:
-        return KvLayout.of(
-            self.model, self.tensor_parallel_size, self.kv_dtype, self.block_size, stage.layers
-        )
+        ranks = self.tensor_parallel_size
+        layout = KvLayout.of(self.model, ranks, self.kv_dtype, self.block_size, stage=stage)
+        return self.additions.layout(layout, ranks, self.kv_dtype, self.block_size, stage)
 
     def _blocks(self, stage: Stage) -> int:
         return sum(line.bytes for line in self._deductions(stage)) // self._layout(stage).bytes_per_block
@@ -129,11 +138,18 @@ class MemoryQuestion:
             ),
             MemoryLine(
                 "outside PyTorch",
-                -workspace.non_torch_bytes(self.tensor_parallel_size),
+                -workspace.non_torch,
                 "fitted",
-                f"CUDA context, NCCL; vLLM {self.engine_version}",
+                f"CUDA context and libraries; vLLM {self.engine_version}",
             ),
+            *self._communication_lines(workspace),
             *self._graph_lines(workspace, stage),
+            *(
+                MemoryLine(name, -size, tag, note)
+                for name, size, tag, note in self.additions.sizes(
+                    self.model, self.tensor_parallel_size, stage
+                )
+            ),
         )
 
     def _parallelism(self, stage: Stage) -> str:
@@ -144,8 +160,17 @@ class MemoryQuestion:
         place = "first" if stage.embeds else "last" if stage.projects else "middle"
         return f"{words}, PP {self.pipeline_parallel_size}: {place} stage, {stage.layers} layers, decides"
 
+    def _communication_lines(self, workspace: Workspace) -> list[MemoryLine]:
+        """What ranks that share a layer hold to speak to each other; a rank alone holds nothing."""
+        if self.tensor_parallel_size == 1:
+            return []
+        note = f"NCCL and all-reduce buffers; vLLM {self.engine_version}"
+        return [MemoryLine("communication", -workspace.communication, "fitted", note)]
+
     def _graph_lines(self, workspace: Workspace, stage: Stage) -> list[MemoryLine]:
         """CUDA graphs: taken from the budget, or from what the utilization leaves over, which must then hold them."""
+        if self.enforce_eager:
+            return [MemoryLine("CUDA graphs", 0, "stated", "none: enforce_eager")]
         graphs = workspace.graph_bytes(stage.layers)
         if workspace.graphs_inside:
             return [MemoryLine("CUDA graphs", -graphs, "fitted", "at the default capture sizes")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,16 +13,17 @@ def remedies(question: MemoryQuestion) -> tuple[str, ...]:
     """Single changes after which the engine would start, computed.
 
     Best first: what costs nothing (utilization), what costs GPUs but leaves every output as it is (tensor
-    parallelism), what changes outputs a little (fp8, which then owes a quality gate), what refuses long requests.
+    parallelism), what changes outputs a little (fp8, else int4, either then owes a quality gate), what refuses long
+    requests.
     """
     if question.num_gpu_blocks is not None:
-        needed = question.layout.blocks(question.max_model_len)
+        needed = question.needed_blocks(question.max_model_len)
         return (f"num_gpu_blocks of at least {needed}", *_shorter(question, question.num_gpu_blocks))
     blocks = question.kv_bytes // question.layout.bytes_per_block
     found = (
         *_higher_utilization(question),
         *_more_ranks(question),
-        *_fp8(question),
+        *_precision(question),
         *_shorter(question, blocks),
     )
     return found or (_larger_gpu(question),)
@@ -58,7 +60,7 @@ def _more_ranks(question: MemoryQuestion) -> Iterator[str]:
             return
 
 
-def _fp8(question: MemoryQuestion) -> Iterator[str]:
+def _precision(question: MemoryQuestion) -> Iterator[str]:
     cache = replace(question, kv_dtype="fp8")
     weights = replace(question, weight_dtype="fp8")
     found = [
@@ -70,11 +72,16 @@ def _fp8(question: MemoryQuestion) -> Iterator[str]:
     both = replace(cache, weight_dtype="fp8")
     if not found and _fits(both):
         yield _with_room("fp8 weights and an fp8 KV cache", both)
+    quarter = replace(question, weight_dtype="int4")
+    if not found and not _fits(both) and _fits(quarter):
+        yield _with_room("int4 weights", quarter)
 
 
 def _shorter(question: MemoryQuestion, blocks: int) -> Iterator[str]:
-    if blocks > 0:
-        yield f"max_model_len of at most {blocks * question.block_size}"
+    """The longest sequence that these blocks are enough for, of those that are shorter."""
+    fits = bisect_right(range(1, question.max_model_len), blocks, key=question.needed_blocks)
+    if fits > 0:
+        yield f"max_model_len of at most {fits}"
 
 
 def _larger_gpu(question: MemoryQuestion) -> str:

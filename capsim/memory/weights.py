@@ -20,7 +20,7 @@ def weight_bytes(
     projections are replicated where there are more ranks than KV heads, and routers and norms are replicated always.
 
     Args:
-        model: dense or with experts.
+        model: dense or with experts, of any attention kind.
         tensor_parallel_size: ranks that share each layer.
         weight_dtype: one of `WEIGHT_BYTES`.
         expert_parallel: experts are dealt out whole to the ranks, instead of each one being split over all. Where
@@ -34,19 +34,49 @@ def weight_bytes(
     ranks = tensor_parallel_size
     if stage is None:
         (stage,) = pipeline_stages(model)
-    query = model.attention_heads * model.head_dim // ranks
-    key_value = 2 * model.kv_heads_of_rank(ranks) * model.head_dim
-    attention = model.hidden_size * (2 * query + key_value)
-    linear = stage.layers * attention + stage.dense_layers * (model.mlp_parameters // ranks)
+    linear = _attention_of_rank(model, ranks, stage) + stage.dense_layers * (model.mlp_parameters // ranks)
     linear += stage.expert_layers * _experts_of_rank(model, ranks, expert_parallel)
-    bias = query + key_value if model.attention_bias else 0
-    small = stage.layers * (model.norm_parameters + bias) + stage.expert_layers * model.router_parameters
+    small = stage.layers * (model.norm_parameters + _biases_of_rank(model, ranks))
+    small += stage.expert_layers * model.router_parameters
     if stage.projects:
         small += model.hidden_size
     # A tied embedding is held once by a rank that needs it for both ends.
     ends = stage.embeds + stage.projects if not model.tied_embeddings else stage.embeds or stage.projects
     embeddings = ends * model.embedding_parameters // ranks
     return int(linear * WEIGHT_BYTES[weight_dtype]) + 2 * (small + embeddings)
+
+
+def _attention_of_rank(model: Model, ranks: int, stage: Stage) -> int:
+    """Weights of the attention of a stage's layers on one rank, elements without biases.
+
+    KV heads and a latent's way down are held by every rank that needs them; linear attention is split by head.
+    """
+    model.check_splits_over(ranks)
+    linear_layers = 0
+    if model.linear is not None:
+        end = stage.first + stage.layers
+        linear_layers = stage.layers - sum(stage.first <= layer < end for layer in model.full_layers)
+    rest = stage.layers - linear_layers
+    if model.latent is not None:
+        whole = model.latent.replicated_parameters(model.hidden_size)
+        shared = model.latent.split_parameters(model.hidden_size, model.attention_heads)
+        held = rest * (whole + shared // ranks)
+    else:
+        query, key_value = _heads_of_rank(model, ranks)
+        held = rest * model.hidden_size * ((3 if model.output_gate else 2) * query + key_value)
+    if model.linear is not None:
+        held += linear_layers * (model.linear.parameters(model.hidden_size) // ranks)
+    return held
+
+
+def _heads_of_rank(model: Model, ranks: int) -> tuple[int, int]:
+    """Columns of the query projection, and of key and value projections together, on one rank."""
+    query = model.attention_heads * model.head_dim // ranks
+    return query, 2 * max(1, model.kv_heads // ranks) * model.head_dim
+
+
+def _biases_of_rank(model: Model, ranks: int) -> int:
+    return sum(_heads_of_rank(model, ranks)) if model.attention_bias else 0
 
 
 def _experts_of_rank(model: Model, ranks: int, expert_parallel: bool) -> int:

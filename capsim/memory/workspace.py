@@ -22,15 +22,18 @@ class Workspace:
 
     Attributes:
         bytes_per_logit: bytes of the sampler for each element of the logits.
-        non_torch_single: bytes outside PyTorch of a replica on one GPU: CUDA context and libraries.
-        non_torch_parallel: the same with tensor parallelism, where NCCL and all-reduce buffers come on top.
+        non_torch: bytes outside PyTorch of a rank: CUDA context and libraries.
+        communication: bytes outside PyTorch that tensor parallelism adds to a rank: NCCL and all-reduce buffers.
         graphs_inside: CUDA graphs are taken from the KV budget.
+        tokens_by_concurrency: the tokens of a KV cache are printed as the sequences of `max_model_len` that it holds,
+            times that length; before, as blocks times their size, which says little of windows and states.
     """
 
     bytes_per_logit: int
-    non_torch_single: int
-    non_torch_parallel: int
+    non_torch: int
+    communication: int
     graphs_inside: bool
+    tokens_by_concurrency: bool
 
     @classmethod
     def of(cls, engine_version: str) -> Workspace:
@@ -47,12 +50,13 @@ class Workspace:
         if match is None:
             raise BadInput(f"engine version {engine_version!r}, expected one such as '0.19.0'")
         version = (int(match[1]), int(match[2]))
-        non_torch = (0.25, 2.1) if version >= (0, 18) else (0.13, 0.55)
+        non_torch, communication = (0.25, 1.85) if version >= (0, 18) else (0.13, 0.42)
         return cls(
             bytes_per_logit=14 if version >= (0, 17) else 38,
-            non_torch_single=int(non_torch[0] * _GIB),
-            non_torch_parallel=int(non_torch[1] * _GIB),
+            non_torch=int(non_torch * _GIB),
+            communication=int(communication * _GIB),
             graphs_inside=version >= (0, 20),
+            tokens_by_concurrency=version >= (0, 21),
         )
 
     def activation_bytes(
@@ -80,10 +84,6 @@ class Workspace:
         sampler = sequences * model.vocabulary_size * self.bytes_per_logit + hidden
         experts = _expert_buffer_bytes(model, 1 if expert_parallel else tensor_parallel_size, tokens)
         return max(mlp, sampler) + experts + int(0.12 * _GIB)
-
-    def non_torch_bytes(self, tensor_parallel_size: int) -> int:
-        """Bytes outside PyTorch on one rank."""
-        return self.non_torch_single if tensor_parallel_size == 1 else self.non_torch_parallel
 
     def graph_bytes(self, layers: int) -> int:
         """Bytes of the captured CUDA graphs on one rank that holds this many layers.

@@ -47,14 +47,13 @@ SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """A scenario made ready to simulate: memory counted, step cost built, demand read.
+class Fitted:
+    """A scenario whose replica fits: memory counted and demand read, which is all that needs no step cost.
 
     Attributes:
         scenario: the question.
         memory: what fits on one GPU.
         engine: one replica's limits.
-        cost: one replica's step cost.
         demand: where requests come from.
         fingerprint: digest of everything that decides a result: the scenario, the content of trace and profile, and
             the version of capsim. Results with the same fingerprint and seed are the same.
@@ -63,7 +62,6 @@ class Deployment:
     scenario: Scenario
     memory: MemoryFit
     engine: EngineConfiguration
-    cost: StepCost
     demand: Demand
     fingerprint: str
 
@@ -78,11 +76,37 @@ class Deployment:
         return np.random.SeedSequence([self.scenario.seed, replication])
 
 
+@dataclass(frozen=True)
+class Deployment(Fitted):
+    """A scenario made ready to simulate.
+
+    Attributes:
+        cost: one replica's step cost.
+    """
+
+    cost: StepCost
+
+
 def deploy(scenario: Scenario) -> Deployment:
     """Build what a scenario describes.
 
     Raises:
         BadInput: the trace or the profile is wrong, or no request of the trace can ever be served.
+        Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
+    """
+    ready = fitted(scenario)
+    if not ready.memory.layout.plain:
+        model = scenario.model
+        what = f"{model.name} has {model.attention} attention: its memory is counted, not simulated yet"
+        raise BadInput(Fault("scenario", what, "model", "a model whose KV grows by the same for every token"))
+    return Deployment(**vars(ready), cost=build_cost(scenario))
+
+
+def fitted(scenario: Scenario) -> Fitted:
+    """Count a replica's memory and read the demand.
+
+    Raises:
+        BadInput: the trace is wrong, or no request of it can ever be served.
         Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
     """
     memory = count_memory(scenario)
@@ -97,7 +121,7 @@ def deploy(scenario: Scenario) -> Deployment:
     )
     demand = build_demand(scenario)
     _refuse_hopeless(scenario, engine, demand)
-    return Deployment(scenario, memory, engine, build_cost(scenario), demand, _fingerprint(scenario))
+    return Fitted(scenario, memory, engine, demand, _fingerprint(scenario))
 
 
 def count_memory(scenario: Scenario) -> MemoryFit:

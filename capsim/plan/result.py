@@ -13,7 +13,7 @@ from capsim import __version__
 from capsim.cost import ProfileCost
 from capsim.measure.objectives import Objectives
 from capsim.memory.budget import MemoryFit
-from capsim.plan.deployment import SAMPLE, Deployment
+from capsim.plan.deployment import SAMPLE, Deployment, Fitted
 from capsim.plan.planner import Plan, Replay
 from capsim.plan.replicas import FleetCheck, Trial
 from capsim.plan.simulation import Simulation
@@ -26,10 +26,13 @@ SCHEMA_VERSION = 1
 Json = dict[str, Any]
 
 NOT_MODELLED = (
-    "prefix caching (vLLM's default is on: shared prefixes would make prefill cheaper)",
+    "prefixes that requests share (the demand records none; cached, they would make prefill cheaper)",
     "asynchronous scheduling (vLLM's default is on: one step more of TTFT, fewer gaps between steps)",
 )
 """Defaults of the engine that this version leaves out; each result says so."""
+EAGER = (
+    "launching kernels one by one, as enforce_eager makes the engine do (the step cost assumes CUDA graphs)"
+)
 MIXED = "attention of prompts and decodes in one batch taking longer than its parts (the step cost adds them)"
 PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has no captured sizes)"
 
@@ -38,6 +41,8 @@ def not_modelled(deployment: Deployment) -> list[str]:
     """What the engine does by default and this result does not account for."""
     profile = deployment.cost.profile if isinstance(deployment.cost, ProfileCost) else None
     missing = list(NOT_MODELLED)
+    if deployment.scenario.engine.enforce_eager:
+        missing.append(EAGER)
     if profile is None or not profile.graph_sizes:
         missing.append(PADDING)
     if profile is None or profile.attention.mixed is None:
@@ -67,7 +72,7 @@ def plan_result(plan: Plan) -> Json:
     }
 
 
-def identity(deployment: Deployment) -> Json:
+def identity(deployment: Fitted) -> Json:
     """What a result stands for: two results compare only where `comparable` is equal."""
     scenario = deployment.scenario
     return {
@@ -102,18 +107,19 @@ def demand_record(deployment: Deployment) -> Json:
     }
 
 
-def unservable_share(deployment: Deployment) -> float:
+def unservable_share(deployment: Fitted) -> float:
     """Share of the demand's requests that exceed `max_model_len` or the whole KV pool, and are rejected."""
     lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
     return float(1 - deployment.engine.admits(lengths.prompt, lengths.output).mean())
 
 
-def memory_record(deployment: Deployment) -> Json:
+def memory_record(deployment: Fitted) -> Json:
     """The memory table, the KV pool, and what the demand's sequences cost in it."""
     memory = deployment.memory
     lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
     total = sorted((lengths.prompt + lengths.output).tolist())
     sequences = {
+        "p50": total[int(0.5 * (len(total) - 1))],
         "mean": round(fmean(total)),
         "p95": total[int(0.95 * (len(total) - 1))],
         "longest": deployment.scenario.engine.max_model_len,
@@ -124,7 +130,7 @@ def memory_record(deployment: Deployment) -> Json:
         "usable_blocks": memory.usable_blocks,
         "block_size": memory.layout.block_size,
         "kv_tokens": memory.kv_tokens,
-        "bytes_per_token": memory.bytes_per_token,
+        "bytes_per_token": memory.bytes_per_token if memory.layout.plain else None,
         "max_num_seqs": deployment.engine.max_num_seqs,
         "sequences": [_sequence(memory, name, tokens) for name, tokens in sequences.items()],
     }
@@ -312,16 +318,4 @@ def run_result(simulation: Simulation) -> Json:
         "step_cost": _step_cost(deployment),
         "not_modelled": not_modelled(deployment),
         "summary": simulation.sample,
-    }
-
-
-def fit_result(deployment: Deployment) -> Json:
-    """Memory only."""
-    return {
-        "schema": "capsim.fit",
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
-        **identity(deployment),
-        "unservable_share": unservable_share(deployment),
-        "memory": memory_record(deployment),
     }

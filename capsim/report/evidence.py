@@ -8,7 +8,12 @@ from capsim.report.table import paragraph, table, terms
 from capsim.units import format_size
 
 GIB = 2**30
-SEQUENCES = {"mean": "mean of the demand", "p95": "p95 of the demand", "longest": "max_model_len"}
+SEQUENCES = {
+    "p50": "p50 of the demand",
+    "mean": "mean of the demand",
+    "p95": "p95 of the demand",
+    "longest": "max_model_len",
+}
 
 
 def target(demand: Json) -> str:
@@ -37,7 +42,7 @@ def memory_section(memory: Json) -> list[str]:
     ]
     pool = (
         f"{count(memory['usable_blocks'])} usable blocks of {memory['block_size']} tokens hold "
-        f"{count(memory['kv_tokens'])} tokens; a token costs {format_size(memory['bytes_per_token'])} on each GPU."
+        f"{count(memory['kv_tokens'])} tokens; {_size_of_token(memory)}."
     )
     limit = memory["max_num_seqs"]
     sequences = [
@@ -61,6 +66,12 @@ def memory_section(memory: Json) -> list[str]:
         *table(header, "lrrrrr", sequences),
         *paragraph(f"At most {count(limit)} sequences run at once (max_num_seqs)."),
     ]
+
+
+def _size_of_token(memory: Json) -> str:
+    if memory["bytes_per_token"] is None:
+        return "a token's size depends on the length of its sequence (windows or states)"
+    return f"a token costs {format_size(memory['bytes_per_token'])} on each GPU"
 
 
 def baseline_section(baseline: list[Json]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capsim.report import Json
+from capsim.report.capacity import capacity_section, changes_section, factors_section, log_section
 from capsim.report.confidence import confidence_section, unservable
 from capsim.report.evidence import (
     baseline_section,
@@ -57,7 +58,7 @@ def fit_text(result: Json) -> str:
     """Whether the model fits and what remains for the KV cache; lines of at most 100 columns.
 
     Args:
-        result: as `capsim.plan.result.fit_result` gives it.
+        result: as `capsim.plan.fit_result.fit_result` gives it.
     """
     engine, memory = result["configuration"]["engine"], result["memory"]
     answer = (
@@ -67,7 +68,17 @@ def fit_text(result: Json) -> str:
     lines = ["ANSWER", *paragraph(answer)]
     if result["unservable_share"]:
         lines += paragraph(unservable(result["unservable_share"]))
-    return _document(_title(result), lines, memory_section(memory), _identity(result))
+    log = [] if result["log"] is None else [log_section(result["log"])]
+    return _document(
+        _title(result),
+        lines,
+        memory_section(memory),
+        *log,
+        capacity_section(result["capacity"], memory["max_num_seqs"]),
+        changes_section(result["changes"], result["capacity"]),
+        factors_section(result["factors"]),
+        _identity(result),
+    )
 
 
 def _answer(result: Json) -> list[str]:

@@ -42,8 +42,8 @@ def test_the_dense_layers_come_first_and_the_ends_hold_the_embeddings() -> None:
     model = replace(LLAMA_8B, layers=6, experts=Experts(8, 2, 64, dense_layers=3))
     assert pipeline_stages(model, 3) == (
         Stage(2, 0, True, False),
-        Stage(1, 1, False, False),
-        Stage(0, 2, False, True),
+        Stage(1, 1, False, False, 2),
+        Stage(0, 2, False, True, 4),
     )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tests.docs.elision import matches, refreshed
 from tests.docs.generators import GENERATORS
-from tests.docs.knee import save_picture
+from tests.docs.knee import save_knee
 from tests.docs.page import Console, Exchange, Generated, Page, Part, SavedFile, page_paths, read_page
+from tests.docs.profile_figures import save_profile_figures
 from tests.docs.shell import Shell
 
 QUICK_START = "runs/chat-llama-3.1-8b-h200"
@@ -49,13 +50,14 @@ def _run(exchange: Exchange, shell: Shell) -> Exchange:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write these pages anew, or all of them with the picture."""
+    """Write these pages anew, or all of them, and the pictures."""
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(Path(folder))
         for path in [Path(name).resolve() for name in names] or page_paths():
             write_anew(read_page(path), shell)
         if (shell.folder / QUICK_START).is_dir():
-            save_picture(shell.folder / QUICK_START)
+            save_knee(shell.folder / QUICK_START)
+    save_profile_figures()
 
 
 if __name__ == "__main__":

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
 from collections.abc import Iterator
 
 import click
 
 from capsim.cli.main import cli
 
-_VALUES = {"integer range": "N", "integer": "N", "text": "TEXT", "directory": "FOLDER", "path": "PATH"}
+_VALUES = {
+    "integer range": "N",
+    "integer": "N",
+    "text": "TEXT",
+    "choice": "NAME",
+    "directory": "FOLDER",
+    "file": "FILE",
+    "path": "PATH",
+}
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command by its words, those of nested groups too; the groups themselves are left out."""
+    return dict(_commands(cli, ""))
 
 
 def command_line() -> list[str]:
     """A section a command: usage, what it does, examples, options."""
-    return [line for name, command in cli.commands.items() for line in _section(name, command)]
+    return [line for name, command in commands().items() for line in _section(name, command)]
 
 
 def help_text(command: click.Command) -> str:
@@ -23,22 +38,46 @@ def help_text(command: click.Command) -> str:
 
 
 def examples(command: click.Command) -> list[str]:
-    """Command lines that the help shows."""
-    lines = (line.strip() for line in help_text(command).splitlines())
+    """Command lines that the help shows, each on one line."""
+    joined = re.sub(r"\\\n\s*", "", help_text(command))
+    lines = (line.strip() for line in joined.splitlines())
     return [line for line in lines if line.startswith("capsim ")]
 
 
+def _commands(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{prefix}{name} ")
+        elif command is not None:
+            yield f"{prefix}{name}", command
+
+
 def _section(name: str, command: click.Command) -> Iterator[str]:
-    arguments = [param.metavar or "" for param in command.params if isinstance(param, click.Argument)]
-    yield from ("", f"## capsim {name}", "", f"    capsim {name} [OPTIONS] {' '.join(arguments)}", "")
-    about = help_text(command).split("Example")[0].strip()
-    yield from about.splitlines()
-    yield from ("", "```sh", *examples(command), "```", "")
+    arguments = [_named(param) for param in command.params if isinstance(param, click.Argument)]
+    yield from ("", f"## capsim {name}", "", "    " + " ".join(("capsim", name, "[OPTIONS]", *arguments)), "")
+    about, _, shown = re.split(r"(Examples?:\n)", help_text(command))
+    yield from about.strip().splitlines()
+    yield from ("", "```sh", *textwrap.dedent(shown).strip().splitlines(), "```", "")
     yield from ("| Option | Meaning |", "| --- | --- |")
     for param in command.params:
         if isinstance(param, click.Option):
             yield f"| `{_spelling(param)}` | {_meaning(param)} |"
     yield "| `-h`, `--help` | Show the help and exit. |"
+    if command.epilog:
+        yield from ("", *_epilog(command.epilog))
+
+
+def _epilog(text: str) -> list[str]:
+    """A heading and its rows of a name and a meaning, as a list."""
+    heading, *rows = inspect.cleandoc(text.replace("\b", "")).splitlines()
+    pairs = (row.split(maxsplit=1) for row in rows)
+    return [heading, "", *(f"- `{name}`: {meaning}" for name, meaning in pairs)]
+
+
+def _named(argument: click.Argument) -> str:
+    return argument.metavar or (argument.name or "").upper()
 
 
 def _spelling(option: click.Option) -> str:
@@ -47,5 +86,11 @@ def _spelling(option: click.Option) -> str:
 
 
 def _meaning(option: click.Option) -> str:
-    default = f" Default: {option.show_default}." if isinstance(option.show_default, str) else ""
-    return f"{option.help}{default}"
+    text = f"{option.help}"
+    if isinstance(option.type, click.Choice):
+        text += f" One of {', '.join(option.type.choices)}."
+    if isinstance(option.show_default, str):
+        return f"{text} Default: {option.show_default}."
+    if option.required:
+        return f"{text} Required."
+    return f"{text} Default: {option.default}." if option.show_default else text

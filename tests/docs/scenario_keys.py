@@ -99,7 +99,6 @@ MEANINGS = {
     "engine.dtype": "Of the weights.",
     "engine.kv_cache_dtype": "Of the KV cache; `auto` is 16 bit.",
     "engine.num_gpu_blocks": "KV blocks as the engine prints them at start-up; wins over the memory model.",
-    "engine.enable_prefix_caching": "Not modelled in this version, so it must be off.",
     "engine.async_scheduling": "Not modelled in this version, so it must be off.",
     "engine.enable_chunked_prefill": "An engine without it is not modelled in this version.",
     "engine.num_gpu_blocks_override": "vLLM's name for `num_gpu_blocks`; state one of them.",

@@ -10,8 +10,10 @@ import pytest
 
 from tests.docs.elision import difference, matches
 from tests.docs.generators import GENERATORS
-from tests.docs.knee import COLOURS, PICTURE, figures, pictured
+from tests.docs.knee import PICTURE, knee_figures
 from tests.docs.page import ROOT, Console, Generated, SavedFile, page_paths, read_page
+from tests.docs.picture import pictured
+from tests.docs.profile_figures import PICTURES, kept, profile_figures
 from tests.docs.shell import Shell
 
 REFRESH = "run python -m tests.docs and look at what it changes"
@@ -67,8 +69,13 @@ def quick_start(shell: Shell) -> Path:
     return shell.folder / "runs" / "chat-llama-3.1-8b-h200"
 
 
-def test_the_picture_is_the_quick_starts(quick_start: Path) -> None:
-    assert pictured() == figures(quick_start), REFRESH
+def test_the_knee_is_the_quick_starts(quick_start: Path) -> None:
+    assert pictured(PICTURE) == knee_figures(quick_start), REFRESH
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_profiles_pictures_are_fresh(name: str) -> None:
+    assert pictured(kept(name)) == profile_figures(name), REFRESH
 
 
 def test_the_drill_is_for_the_fleet_of_the_quick_start(quick_start: Path) -> None:
@@ -78,9 +85,9 @@ def test_the_drill_is_for_the_fleet_of_the_quick_start(quick_start: Path) -> Non
     assert set(re.findall(r"--replicas (\d+)", text)) == {str(replicas)}
 
 
-def test_the_picture_is_small() -> None:
-    """Half of what the plan command writes."""
-    assert PICTURE.stat().st_size < 150_000, COLOURS
+def test_the_pictures_are_small() -> None:
+    """A page with one loads at once on a slow line; in few colours none needs more."""
+    assert all(path.stat().st_size < 100_000 for path in (ROOT / "docs").rglob("*.png"))
 
 
 def test_the_quick_start_is_shown_with_its_answer() -> None:

@@ -156,11 +156,6 @@ def test_stated_blocks_below_one_longest_sequence_are_infeasible() -> None:
     assert fit(num_gpu_blocks=512).num_gpu_blocks == 512
 
 
-def test_another_attention_kind_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match="attention 'mla' is not covered"):
-        fit(replace(LLAMA_8B, attention="mla"))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -67,3 +67,12 @@ def test_a_profile_of_experts_holds_for_one_way_to_lay_them_out() -> None:
     cost = build_cost(load(SHIPPED, [*settings, "engine.enable_expert_parallel=true"]))
     assert isinstance(cost, ProfileCost)
     assert cost.profile.provenance.expert_parallel
+
+
+def test_memory_that_is_counted_but_not_simulated_is_refused_by_name() -> None:
+    constant = "step_cost={source: constant, seconds: 10ms}"
+    hybrid = load(SHIPPED, ["model=gemma-3-27b", constant])
+    with pytest.raises(
+        BadInput, match=r"gemma-3-27b has .* attention: its memory is counted, not simulated yet"
+    ):
+        deploy(hybrid)

@@ -143,12 +143,62 @@ def test_memory_alone() -> None:
         "GPU memory 139.80 data sheet",
         "KV cache 112.84 derived 57776 blocks",
         "57,775 usable blocks of 16 tokens",
+        "p50 of the demand",
         "max_model_len 8,192 512 1GiB 112 112",
     )
 
 
+def test_why_not_more_sequences_and_what_would_change_it() -> None:
+    in_order(
+        fit_text(stored("fit")),
+        "Why only 256: max_num_seqs is 256; the KV cache would hold 675 sequences",
+        "Preemption starts when more sequences than this run, at",
+        "- the demand's final lengths, on average (1,362 tokens): never, 675 fit",
+        "- all at their p95 (4,132 tokens): 223",
+        "What would change it",
+        "max_num_seqs 512 920,896 x0.996 672 512",
+        "kv_cache_dtype fp8 1,848,832 x2 1,350 256",
+        "What makes the KV cache so large or small",
+        "8 KV heads for 32 query heads x4 x4",
+    )
+
+
+def test_nothing_that_would_help_is_said() -> None:
+    result = stored("fit")
+    result["changes"] = []
+    in_order(fit_text(result), "What would change it", "No single setting does.")
+    result = stored("fit")
+    result["changes"] = result["changes"][1:]
+    in_order(fit_text(result), "None of them alone lets more than 256 run at once.")
+
+
+def test_an_engines_log_beside_the_model() -> None:
+    result = stored("fit-log")
+    text = fit_text(result)
+    in_order(
+        text,
+        "weights -14.99 measured printed by the engine",
+        "KV cache 58.11 measured 29751 blocks",
+        "The engine's log",
+        "weights 14.99 14.96 -0.03",
+        "KV blocks: 29,751 in the log, 29,761 by the model (+0.03%).",
+        "state engine.num_gpu_blocks: 29751",
+        "Why only 347: the KV cache holds 347 sequences",
+    )
+    assert "WARNING" not in text
+    result["log"]["disagreements"] = ["another model"]
+    in_order(fit_text(result), "num_gpu_blocks: 29751", "WARNING: another model.")
+
+
+def test_a_size_that_depends_on_the_length_is_said() -> None:
+    result = stored("fit")
+    result["memory"]["bytes_per_token"] = None
+    in_order(fit_text(result), "hold 924,400 tokens; a token's size depends on the length of its sequence")
+
+
 def test_no_line_is_too_long() -> None:
     texts = [plan_text(stored("plan")), plan_text(with_failed_requests()), fit_text(stored("fit"))]
+    texts.append(fit_text(stored("fit-log")))
     texts += [run_text(stored(name)) for name in RUNS]
     assert max(len(line) for text in texts for line in text.splitlines()) <= WIDTH
 

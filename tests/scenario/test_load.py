@@ -231,7 +231,7 @@ def test_overrides_win_and_later_ones_win_over_earlier_ones() -> None:
 ENGINE_KEYS = (
     "name, version, tensor_parallel_size, pipeline_parallel_size, enable_expert_parallel, dtype, kv_cache_dtype, "
     "max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, num_gpu_blocks, "
-    "num_gpu_blocks_override, enable_chunked_prefill, enable_prefix_caching, async_scheduling, "
+    "num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, async_scheduling, "
     "scheduler_reserve_full_isl"
 )
 COUNT = "expected a whole number, at least"

@@ -11,5 +11,5 @@ for run in RUNS:
     for metric, row in errors(run).items():
         print(f"{run.name:<30} {metric:<5}" + "".join(f"{row[name]:>+9.1%}" for name in STATISTICS))
 print(
-    "\nNot modelled: prefix caching (a preempted sequence finds its blocks again) and asynchronous scheduling."
+    "\nNot modelled: prefixes that requests share (8 % of the prompt tokens here) and asynchronous scheduling."
 )

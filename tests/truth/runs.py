@@ -47,9 +47,7 @@ RUNS = (
         "RTX 4090, KV short",
         "rtx4090.csv",
         "rtx4090-llama-3.1-8b-bf16-tp1.json",
-        EngineConfiguration(
-            2588, max_num_seqs=256, max_num_batched_tokens=2048, enable_prefix_caching=True
-        ),
+        EngineConfiguration(2588, max_num_seqs=256, max_num_batched_tokens=2048, enable_prefix_caching=True),
     ),
 )
 

@@ -21,6 +21,6 @@ def test_time_to_first_token_of_an_overloaded_engine() -> None:
 
 
 def test_short_memory_errs_to_the_slow_side() -> None:
-    """Without prefix caching a preempted sequence computes again what the engine would have found in its cache."""
+    """The engine finds 8 % of the prompt tokens in its cache, from other requests; the simulation computes them all."""
     found = errors(STARVED)
-    assert all(0 < found[metric]["mean"] <= 0.12 for metric in found), found
+    assert all(0 < found[metric]["mean"] <= 0.08 for metric in found), found

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from capsim.catalog.schema import shown
+from capsim.documents import Document
+from capsim.errors import BadInput, Fault
+
+
+class ConfigKeys:
+    """Keys of a ``config.json``, checked as they are read; faults are collected, so that one run reports them all.
+
+    Args:
+        document: the file.
+        inside: the mapping whose keys are read.
+    """
+
+    def __init__(self, document: Document, inside: tuple[str, ...] = ()) -> None:
+        self._document = document
+        self._inside = inside
+        self._faults: dict[str, Fault] = {}
+        data = document.data
+        for key in inside:
+            data = data[key]
+        self._data: dict[str, Any] = data if isinstance(data, dict) else {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(str(key) for key in self._data)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Value as it stands in the file; `default` where it is missing or null."""
+        value = self._data.get(key)
+        return default if value is None else value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number of at least 0, and of at least 1 without a default; 1 where it is at fault."""
+        value = self.get(key, default)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= (default is None):
+            return value
+        if value is None:
+            self._note(key, "is missing", "a whole number", of_key=True)
+        else:
+            self._note(key, f"{shown(value)} is no size", f"a whole number, at least {int(default is None)}")
+        return 1
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false; `default` where it is missing or at fault."""
+        value = self.get(key, default)
+        if isinstance(value, bool):
+            return value
+        self._note(key, f"{shown(value)} is neither true nor false", "true or false")
+        return default
+
+    def words(self, key: str, known: Sequence[str], length: int) -> list[str]:
+        """A list of `length` words, each a known one; empty where it is missing or at fault."""
+        value = self.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or len(value) != length:
+            self._note(key, f"{shown(value)} of another length than the layers", f"a list of {length}")
+            return []
+        strange = next((word for word in value if word not in known), None)
+        if strange is not None:
+            self._note(key, f"{shown(strange)} is not understood", f"each one of {', '.join(known)}")
+            return []
+        return value
+
+    def only(self, key: str, value: object) -> None:
+        """Refuse any other value than this one, which is also what a missing key means."""
+        if self.get(key, value) != value:
+            self._note(key, f"{shown(self.get(key))} is not understood", f"{value}, or nothing")
+
+    def refuse(self, keys: Iterable[str]) -> None:
+        """Note keys that are not understood."""
+        for key in keys:
+            self._note(key, "is not understood, and may change the weights or the KV cache", of_key=True)
+
+    def raise_faults(self) -> None:
+        """Raise what was found.
+
+        Raises:
+            BadInput: with every fault.
+        """
+        if self._faults:
+            raise BadInput(*self._faults.values())
+
+    def _note(self, key: str, what: str, expected: str = "", *, of_key: bool = False) -> None:
+        fault = self._document.fault((*self._inside, key), what, expected, of_key=of_key)
+        self._faults.setdefault(key, fault)

@@ -1,0 +1,269 @@
+"""A model's architecture from the ``config.json`` that is published with its weights on Hugging Face.
+
+Keys and defaults are those of the configuration classes of transformers (src/transformers/models). A model type, or a
+key that may change the attention, that is not understood is refused by name: a guess would miscount the KV cache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from capsim import documents
+from capsim.catalog.attention import LatentAttention, LinearAttention
+from capsim.catalog.config_keys import ConfigKeys
+from capsim.catalog.model import Experts, Model
+from capsim.catalog.schema import closest
+from capsim.errors import BadInput
+
+CONCERNS_ATTENTION = re.compile(
+    r"attn|attention|window|head|kv_|lora|ssm|mamba|conv|linear_|layer_types|block_type|hybrid"
+)
+"""Keys that may change the attention: each is understood, known to be harmless, or refused."""
+
+HARMLESS = frozenset(
+    {
+        "attention_dropout",
+        "attn_implementation",
+        "_attn_implementation",
+        "_attn_implementation_autoset",
+        "_attn_implementation_internal",
+        "add_cross_attention",
+        "attn_logit_softcapping",
+        "output_attentions",
+        "pruned_heads",
+        "is_decoder",
+        "query_pre_attn_scalar",
+        "use_flash_attn",
+        "use_bidirectional_attention",
+        "attention_multiplier",
+        "qk_head_dim",
+        "sliding_window_size",
+        "linear_attention_dropout",
+    }
+)
+"""Keys that concern attention and change neither its weights nor its KV cache."""
+
+HEADS = frozenset({"num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias"})
+WINDOW = frozenset({"sliding_window", "layer_types"})
+LATENT = frozenset({"kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"})
+LINEAR = frozenset(
+    {
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "linear_key_head_dim",
+        "linear_value_head_dim",
+        "linear_conv_kernel_dim",
+        "full_attention_interval",
+        "layer_types",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the configs of one model type leave to its code.
+
+    Attributes:
+        attention: keys about attention that are understood.
+        bias: queries, keys and values have biases where ``attention_bias`` does not say.
+        qk_norm: queries and keys are normed per head.
+        experts: key of the number of experts; empty: dense.
+        output_gate: heads' outputs are gated.
+        tied: the output projection shares the embedding's weights where the config does not say.
+        every: where the config does not say, each so many layers one sees everything and the others a window.
+        defaults: further values for keys that the config may leave out.
+    """
+
+    attention: frozenset[str] = HEADS
+    bias: bool = False
+    qk_norm: bool = False
+    experts: str = ""
+    output_gate: bool = False
+    tied: bool = False
+    every: int = 0
+    defaults: Mapping[str, int] = field(default_factory=dict)
+
+
+_DEEPSEEK = Family(HEADS | LATENT, experts="n_routed_experts")
+_GEMMA_3 = Family(
+    HEADS | WINDOW | {"sliding_window_pattern", "_sliding_window_pattern"},
+    qk_norm=True,
+    tied=True,
+    every=6,
+    defaults={
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "head_dim": 256,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+    },
+)
+_QWEN_WINDOW = WINDOW | {"use_sliding_window", "max_window_layers"}
+
+FAMILIES: Mapping[str, Family] = {
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": _DEEPSEEK,
+    "gemma": Family(tied=True),
+    "gemma2": Family(HEADS | WINDOW, tied=True, every=2),
+    "gemma3": _GEMMA_3,
+    "gemma3_text": _GEMMA_3,
+    "glm4_moe": Family(HEADS | {"use_qk_norm"}, experts="n_routed_experts"),
+    "gpt_oss": Family(HEADS | WINDOW, bias=True, experts="num_local_experts", every=2),
+    "granite": Family(),
+    "kimi_k2": _DEEPSEEK,
+    "llama": Family(),
+    "mistral": Family(HEADS | WINDOW),
+    "mixtral": Family(HEADS | WINDOW, experts="num_local_experts"),
+    "qwen2": Family(HEADS | _QWEN_WINDOW, bias=True),
+    "qwen3": Family(HEADS | _QWEN_WINDOW, qk_norm=True),
+    "qwen3_moe": Family(HEADS | _QWEN_WINDOW, qk_norm=True, experts="num_experts"),
+    "qwen3_next": Family(HEADS | LINEAR, qk_norm=True, experts="num_experts", output_gate=True),
+}
+"""What is understood, by ``model_type``."""
+
+
+def read_config(path: Path, name: str = "") -> Model:
+    """Architecture of a model from its ``config.json``.
+
+    Of a model that also sees, the language model is read (``text_config``): its encoder's outputs are plain tokens to
+    the KV cache. Layers that predict further tokens (``num_nextn_predict_layers``) are left out, as engines do unless
+    they speculate with them.
+
+    Args:
+        path: the file.
+        name: of the model; empty: the name of the folder that the file is in.
+
+    Raises:
+        BadInput: every fault of the file: not JSON, a model type or a key about attention that is not understood,
+            a missing key, or a size that is none.
+    """
+    document = documents.load(path)
+    data = document.data if isinstance(document.data, dict) else {}
+    inner = ("text_config",) if isinstance(data.get("text_config"), dict) else ()
+    keys = ConfigKeys(document, inner)
+    model_type = str(keys.get("model_type", data.get("model_type")))
+    family = FAMILIES.get(model_type)
+    if family is None:
+        place = (*inner, "model_type") if keys.get("model_type") is not None else ("model_type",)
+        known = ", ".join(FAMILIES)
+        what = f"model type {model_type!r} is not understood"
+        raise BadInput(document.fault(place, what, f"one of {known}", closest(model_type, FAMILIES)))
+    keys.refuse(
+        key
+        for key in keys
+        if CONCERNS_ATTENTION.search(key)
+        and key not in family.attention | HARMLESS
+        and keys.get(key) is not None
+    )
+    model = _model(keys, family, name or path.resolve().parent.name, str(path))
+    keys.raise_faults()
+    return model
+
+
+def _model(keys: ConfigKeys, family: Family, name: str, source: str) -> Model:
+    """The model that the keys describe; without meaning where `keys` has found faults."""
+    layers, hidden = keys.count("num_hidden_layers"), keys.count("hidden_size")
+    heads = keys.count("num_attention_heads", family.defaults.get("num_attention_heads"))
+    latent = _latent(keys) if "kv_lora_rank" in family.attention else None
+    linear = _linear(keys) if "linear_num_key_heads" in family.attention else None
+    window, full = (None, ()) if "sliding_window" not in family.attention else _window(keys, family, layers)
+    if linear is not None:
+        full = _full_of(keys, layers, "linear_attention") or _every(
+            keys.count("full_attention_interval", 4), layers
+        )
+    kinds = {"mla": latent, "sliding-window": window, "linear": linear}
+    kv_heads = keys.count("num_key_value_heads", family.defaults.get("num_key_value_heads", heads))
+    head_dim = keys.count("head_dim", family.defaults.get("head_dim", max(1, hidden // heads)))
+    return Model(
+        name=name,
+        attention=next((kind for kind, shape in kinds.items() if shape is not None), "gqa"),
+        layers=layers,
+        hidden_size=hidden,
+        intermediate_size=keys.count("intermediate_size"),
+        attention_heads=heads,
+        kv_heads=1 if latent else kv_heads,
+        head_dim=latent.value_head_dim if latent else head_dim,
+        vocabulary_size=keys.count("vocab_size", family.defaults.get("vocab_size")),
+        tied_embeddings=keys.flag("tie_word_embeddings", family.tied),
+        max_position_embeddings=keys.count(
+            "max_position_embeddings", family.defaults.get("max_position_embeddings")
+        ),
+        source=source,
+        qk_norm=family.qk_norm or keys.flag("use_qk_norm", False),
+        attention_bias=keys.flag("attention_bias", family.bias),
+        experts=_experts(keys, family, layers) if family.experts else None,
+        latent=latent,
+        window=window,
+        linear=linear,
+        full_layers=full,
+        output_gate=family.output_gate,
+    )
+
+
+def _latent(keys: ConfigKeys) -> LatentAttention:
+    return LatentAttention(
+        kv_rank=keys.count("kv_lora_rank"),
+        rope_head_dim=keys.count("qk_rope_head_dim"),
+        nope_head_dim=keys.count("qk_nope_head_dim"),
+        value_head_dim=keys.count("v_head_dim"),
+        query_rank=keys.count("q_lora_rank", 0),
+    )
+
+
+def _linear(keys: ConfigKeys) -> LinearAttention:
+    """Gated DeltaNet, its state at 16 bits as vLLM keeps it unless it is told otherwise."""
+    return LinearAttention(
+        key_heads=keys.count("linear_num_key_heads"),
+        value_heads=keys.count("linear_num_value_heads"),
+        key_head_dim=keys.count("linear_key_head_dim"),
+        value_head_dim=keys.count("linear_value_head_dim"),
+        kernel=keys.count("linear_conv_kernel_dim"),
+    )
+
+
+def _window(keys: ConfigKeys, family: Family, layers: int) -> tuple[int | None, tuple[int, ...]]:
+    """The window, and the layers that see everything; None and no layers where all do."""
+    window = keys.get("sliding_window")
+    if window is None or (
+        "use_sliding_window" in family.attention and not keys.flag("use_sliding_window", False)
+    ):
+        return None, ()
+    size = keys.count("sliding_window")
+    if keys.get("layer_types") is not None:
+        return size, _full_of(keys, layers, "sliding_attention")
+    if "max_window_layers" in family.attention:
+        return size, tuple(range(keys.count("max_window_layers", layers)))
+    every = keys.count("sliding_window_pattern", keys.count("_sliding_window_pattern", family.every))
+    return size, _every(every, layers) if every else ()
+
+
+def _full_of(keys: ConfigKeys, layers: int, other: str) -> tuple[int, ...]:
+    """Indices of ``full_attention`` in ``layer_types``; empty without the list."""
+    kinds = keys.words("layer_types", ("full_attention", other), layers)
+    return tuple(index for index, kind in enumerate(kinds) if kind == "full_attention")
+
+
+def _every(step: int, layers: int) -> tuple[int, ...]:
+    return tuple(range(step - 1, layers, step)) if step else ()
+
+
+def _experts(keys: ConfigKeys, family: Family, layers: int) -> Experts | None:
+    """The experts, which must stand in every layer but some leading ones."""
+    keys.only("moe_layer_freq", 1)
+    keys.only("decoder_sparse_step", 1)
+    keys.only("mlp_only_layers", [])
+    # Mixtral and gpt-oss have no width of their own for experts.
+    width = keys.count("moe_intermediate_size", keys.count("intermediate_size"))
+    shared, left = divmod(keys.count("shared_expert_intermediate_size", 0), width)
+    if left:
+        keys.refuse(["shared_expert_intermediate_size"])
+    return Experts(
+        count=keys.count(family.experts),
+        per_token=keys.count("num_experts_per_tok"),
+        intermediate_size=width,
+        shared=shared + keys.count("n_shared_experts", 0),
+        dense_layers=min(keys.count("first_k_dense_replace", 0), layers),
+    )
