@@ -16,7 +16,7 @@ BOTH, ANSWER_ONLY = " 2>&1", " 2>/dev/null"
 
 
 class Shell:
-    """Runs the commands of pages in one folder that has the shipped `configs` and the importers' samples.
+    """Runs the commands of pages in one folder that has the shipped `configs`, importers' samples and start-up logs.
 
     The printed lines are those on stdout; where the command ends with an exit code, also those on stderr and a line
     ``exit code N``. A command that was run before on the same files is not run again, so that the plan of the quick
@@ -28,7 +28,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for shipped in ("configs", "tests/calibrate/samples"):
+        for shipped in ("configs", "tests/calibrate/samples", "tests/memory/logs"):
             (folder / shipped).parent.mkdir(parents=True, exist_ok=True)
             (folder / shipped).symlink_to(ROOT / shipped)
         self._files: dict[str, str] = {}

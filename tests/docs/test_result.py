@@ -32,6 +32,13 @@ RESULTS = (
         "synthetic",
     ),
     ("fit", f"capsim fit {SCENARIO} --out runs/fitted", "fitted"),
+    (
+        "fit",
+        f"capsim fit {SCENARIO} --log tests/memory/logs/vllm-0.19.log --set gpu=h100-sxm"
+        " --set engine.gpu_memory_utilization=0.95 --set engine.max_model_len=8192"
+        " --set engine.max_num_seqs=1024 --set engine.max_num_batched_tokens=8192 --out runs/logged",
+        "logged",
+    ),
 )
 """Section that describes it, the command, and its run folder."""
 
