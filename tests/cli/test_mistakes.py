@@ -153,21 +153,20 @@ def test_errors_in_json(capsim: Capsim) -> None:
     assert printed.json["remedies"]
 
 
+LISTENING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from capsim.cli.main import main
+main()
+"""
+"""A shell that runs the tests in the background ignores Ctrl-C for them, and children inherit that: listen again."""
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_interrupted_plan_keeps_what_is_done(tmp_path: Path, jobs: str) -> None:
     """A real Ctrl-C, to the whole process group as a terminal sends it."""
     out = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "capsim.cli.main",
-        "plan",
-        str(QUICK_START),
-        "--out",
-        str(out),
-        "--jobs",
-        jobs,
-    ]
+    command = [sys.executable, "-c", LISTENING, "plan", str(QUICK_START), "--out", str(out), "--jobs", jobs]
     process = subprocess.Popen(
         command,
         cwd=REPOSITORY,
