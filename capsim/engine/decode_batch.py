@@ -4,6 +4,9 @@ from heapq import heappop, heappush
 
 from capsim.engine.sequence import Sequence
 
+NEVER = 1 << 60
+"""A step that does not come."""
+
 
 class DecodeBatch:
     """The decoding sequences of a replica as sums, so that a step costs the same for one and for a thousand.
@@ -17,6 +20,7 @@ class DecodeBatch:
         count: decoding sequences.
         context: sum of their contexts in the next step, the new token included, tokens.
         squared_context: sum of their squares; kept only where the spread is.
+        next_end: no member generates its last token before this step.
 
     Args:
         block_size: tokens in a KV block.
@@ -31,6 +35,7 @@ class DecodeBatch:
         "block_size",
         "context",
         "count",
+        "next_end",
         "squared_context",
         "step",
     )
@@ -38,6 +43,7 @@ class DecodeBatch:
     def __init__(self, block_size: int, keeps_spread: bool = False) -> None:
         self.block_size = block_size
         self.step = self.count = self.context = self.squared_context = 0
+        self.next_end = NEVER
         self._keeps_spread = keeps_spread
         self._longest: list[tuple[int, int, int, Sequence]] = []
         self._phases = [0] * block_size
@@ -51,6 +57,7 @@ class DecodeBatch:
         self.context += sequence.target + 1
         self._phases[(step - sequence.target) % self.block_size] += 1
         heappush(self._ends, (end, sequence.admitted, sequence))
+        self.next_end = min(self.next_end, end)
         if self._keeps_spread:
             self.squared_context += (sequence.target + 1) ** 2
             heappush(self._longest, (step - sequence.target, sequence.admitted, step, sequence))
@@ -85,6 +92,7 @@ class DecodeBatch:
             end, _, sequence = heappop(ends)
             if sequence.end_step == end:
                 return sequence
+        self.next_end = ends[0][0] if ends else NEVER
         return None
 
     def steps_to_next_end(self) -> int:

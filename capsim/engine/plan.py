@@ -16,8 +16,10 @@ class Plan(NamedTuple):
         chunks: prompt tokens to compute.
         sequences: the sequences that compute them, one a chunk.
         steps: how long the plan holds if nothing comes from outside; 1 is always right.
+        growth: KV blocks that the decodes take in the first step.
     """
 
     chunks: Many[Chunk]
     sequences: Many[Sequence]
     steps: int
+    growth: int

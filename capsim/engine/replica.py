@@ -258,9 +258,9 @@ class Replica:
     def _commit(self) -> None:
         """Carry out the plan in flight up to its end."""
         state, steps, line = self._state, self._steps, self._line
-        chunks, sequences, _ = self._plan
+        chunks, sequences, _, growth = self._plan
         decodes = state.decodes
-        blocks = decodes.blocks_in(steps)
+        blocks = growth if steps == 1 else decodes.blocks_in(steps)
         tokens = past = 0
         if chunks:
             for new, before in chunks:
@@ -276,7 +276,7 @@ class Replica:
             decodes.context,
             decodes.count + len(state.prefilling),
             len(state.waiting),
-            state.blocks + (blocks if steps == 1 else decodes.blocks_in(1)),
+            state.blocks + growth,
             line.first,
             line.slope,
         )
@@ -284,10 +284,8 @@ class Replica:
         self._steps = 0
         decodes.advance(steps)
         state.take(blocks)
-        while (ended := decodes.pop_finished()) is not None:
-            state.touched += 1
-            state.free(decodes.leave(ended))
-            self._finish(ended, now)
+        if decodes.next_end <= decodes.step:
+            self._end_sequences(now)
         if chunks:
             state.touched += len(chunks)
             for sequence, (new, _) in zip(sequences, chunks, strict=True):
@@ -296,6 +294,14 @@ class Replica:
                     self._complete_prefill(sequence, now)
         if self._aborts:
             self._drop_aborted()
+
+    def _end_sequences(self, now: float) -> None:
+        """Take out the sequences that generated their last token in the step just taken."""
+        state, decodes = self._state, self._state.decodes
+        while (ended := decodes.pop_finished()) is not None:
+            state.touched += 1
+            state.free(decodes.leave(ended))
+            self._finish(ended, now)
 
     def _complete_prefill(self, sequence: Sequence, now: float) -> None:
         """All that was owed is computed: a token appears, and the sequence decodes from the next step on."""

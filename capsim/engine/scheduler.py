@@ -8,7 +8,7 @@ from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.plan import Plan
 from capsim.engine.sequence import Sequence
 
-NOTHING = Plan((), (), 0)
+NOTHING = Plan((), (), 0, 0)
 
 
 class Scheduler(Protocol):
@@ -79,13 +79,13 @@ class VllmScheduler:
             if state.waiting and not preempted:
                 self._admit(state, step, growth, now)
             if step.chunks:
-                return Plan(step.chunks, step.sequences, 1)
+                return Plan(step.chunks, step.sequences, 1, growth)
         if not decodes.count:
             return self.plan(state, now) if preempted else NOTHING
         if preempted:
-            return Plan((), (), 1)
+            return Plan((), (), 1, growth)
         ahead = decodes.steps_to_next_end()
-        return Plan((), (), decodes.steps_within(state.usable_blocks - state.blocks, ahead))
+        return Plan((), (), decodes.steps_within(state.usable_blocks - state.blocks, ahead), growth)
 
     def could_admit(self, state: BatchState) -> bool:
         """A slot and blocks for the head are free now; neither becomes free inside a plan."""

@@ -21,8 +21,8 @@ class Verdict(Enum):
 
 
 def looks(budget: int) -> tuple[int, ...]:
-    """Numbers of replications after which a verdict is tried, at most `budget`; the least is 3, or the budget."""
-    return tuple(sorted({min(look, budget) for look in (3, 5, budget)}))
+    """Numbers of replications after which a verdict is tried, at most `budget`; the least is 4, or the budget."""
+    return tuple(sorted({min(look, budget) for look in (4, 6, budget)}))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def test_combine() -> None:
     assert combine([Verdict.UNDECIDED, Verdict.FAIL]) is Verdict.FAIL
 
 
-@pytest.mark.parametrize(("budget", "expected"), [(1, (1,)), (3, (3,)), (4, (3, 4)), (8, (3, 5, 8))])
+@pytest.mark.parametrize(("budget", "expected"), [(1, (1,)), (4, (4,)), (5, (4, 5)), (8, (4, 6, 8))])
 def test_looks_end_at_the_budget(budget: int, expected: tuple[int, ...]) -> None:
     assert looks(budget) == expected
 
