@@ -51,7 +51,6 @@ class VllmScheduler:
       between can leave a half-computed prompt short of blocks.
     - When a running sequence needs a block and none is free, the last admitted one loses all its blocks and goes to
       the front of the queue; nothing is admitted in that step; later it computes prompt and generated tokens again.
-
     - With prefix caching it finds its leading blocks again, as far as nobody took them, and computes the rest.
 
     Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``), without prefixes that

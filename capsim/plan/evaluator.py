@@ -36,13 +36,17 @@ class Evaluator:
     def _points_until(
         self, stage: str, wanted: Sequence[tuple[int, float]], enough: tuple[Verdict, ...]
     ) -> list[Point]:
-        undecided = [pair for pair in dict.fromkeys(wanted) if pair not in self._points]
         for replications in self._looks:
-            self._judge(stage, undecided, replications)
-            undecided = [pair for pair in undecided if self._points[pair].verdict is Verdict.UNDECIDED]
-            if not undecided or any(self._points[pair].verdict in enough for pair in wanted):
+            open_ = [pair for pair in dict.fromkeys(wanted) if self._is_open(pair, replications)]
+            self._judge(stage, open_, replications)
+            if any(self._points[pair].verdict in enough for pair in wanted):
                 break
         return [self._points[pair] for pair in wanted]
+
+    def _is_open(self, pair: tuple[int, float], replications: int) -> bool:
+        """Whether so many replications may tell more of a pair than is known; an earlier call may have left it early."""
+        point = self._points.get(pair)
+        return point is None or (point.verdict is Verdict.UNDECIDED and len(point.samples) < replications)
 
     def point(self, stage: str, replicas: int, rate: float) -> Point:
         """Judge one fleet at one rate."""

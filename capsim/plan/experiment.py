@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from capsim.errors import BadInput
+from capsim.errors import BadInput, Fault
 from capsim.fleet.configuration import FleetConfiguration
 from capsim.fleet.log import RunLog
 from capsim.fleet.simulation import simulate
@@ -97,7 +97,8 @@ def record(deployment: Deployment, experiment: Experiment) -> RunLog:
     """
     requests = draw(deployment, experiment)
     if not len(requests):
-        raise BadInput(f"no request arrives at {experiment.rate:g}/s in {experiment.duration:g} s")
+        what = f"no request arrives at {experiment.rate:g}/s in {experiment.duration:g} s"
+        raise BadInput(Fault("plan.duration", what, expected="time for some hundred requests"))
     fleet = fleet_of(deployment, experiment)
     log = simulate(requests, fleet, deployment.engine, deployment.cost, concurrency=experiment.concurrency)
     check_conservation(log)
