@@ -110,7 +110,7 @@ def fit_memory(
         Infeasible: the weights leave no room, or the blocks hold less than one sequence of `max_model_len` (vLLM
             refuses to start); with what would make it fit.
     """
-    return answer(
+    return fit_question(
         MemoryQuestion(
             model,
             gpu,
@@ -132,7 +132,7 @@ def fit_memory(
     )
 
 
-def answer(question: MemoryQuestion) -> MemoryFit:
+def fit_question(question: MemoryQuestion) -> MemoryFit:
     """The memory table of a question and the KV pool that remains: see `fit_memory`, and what it raises."""
     _refuse_impossible(question)
     layout, lines = question.layout, question.deductions()

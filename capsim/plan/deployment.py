@@ -19,7 +19,7 @@ from capsim.cost import (
 )
 from capsim.engine import EngineConfiguration
 from capsim.errors import BadInput, Fault
-from capsim.memory.budget import MemoryFit, answer
+from capsim.memory.budget import MemoryFit, fit_question
 from capsim.memory.question import MemoryQuestion
 from capsim.scenario import (
     ConstantSettings,
@@ -130,7 +130,7 @@ def count_memory(scenario: Scenario) -> MemoryFit:
     Raises:
         Infeasible: see `fit_memory`.
     """
-    return answer(memory_question(scenario))
+    return fit_question(memory_question(scenario))
 
 
 def memory_question(scenario: Scenario) -> MemoryQuestion:

@@ -44,7 +44,7 @@ class Evaluator:
         return [self._points[pair] for pair in wanted]
 
     def _is_open(self, pair: tuple[int, float], replications: int) -> bool:
-        """Whether so many replications may tell more of a pair than is known; an earlier call may have left it early."""
+        """Whether so many replications may tell more of a pair than is known (an earlier call may have left it)."""
         point = self._points.get(pair)
         return point is None or (point.verdict is Verdict.UNDECIDED and len(point.samples) < replications)
 
