@@ -10,7 +10,7 @@ from capsim.catalog.data import data_names, data_path
 from capsim.catalog.schema import closest, shown
 from capsim.documents import Document, KeyPath
 from capsim.errors import BadInput, Fault
-from capsim.scenario.file import EngineSection, ScenarioSection, percentile
+from capsim.scenario.file import EngineSection, LengthSection, PrefixSection, ScenarioSection, percentile
 
 REQUIRED = {
     "version": "1",
@@ -155,6 +155,10 @@ class Checks:
             self._file(
                 (*trace, "path"), demand.trace.path, "traces", (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
             )
+            hashed = demand.trace.format == "mooncake" or not self.sound((*trace, "format"))
+            if demand.trace.block_size is not None and not hashed:
+                what = f"{demand.trace.format} traces have no hash ids"
+                self.report((*trace, "block_size"), what, "format: mooncake")
         if demand.synthetic is not None:
             self._synthetic()
 
@@ -174,6 +178,18 @@ class Checks:
             low, high = (getattr(getattr(synthetic, key), name, None) for name in ("low", "high"))
             if low is not None and high is not None and high < low:
                 self.report((*place, key, "high"), f"{high} is less than low ({low})", f"at least {low}")
+        if synthetic.prefix is not None:
+            self._prefix(synthetic.prefix, synthetic.prompt_tokens)
+
+    def _prefix(self, prefix: PrefixSection, prompt: LengthSection) -> None:
+        """A prefix that no prompt is long enough for would be shared by none."""
+        place: KeyPath = ("demand", "synthetic")
+        limits = (getattr(prompt, name, None) for name in ("value", "high", "max"))
+        longest = next((limit for limit in limits if limit is not None), None)
+        sound = self.sound((*place, "prefix", "tokens"), (*place, "prompt_tokens"))
+        if sound and longest is not None and prefix.tokens > longest:
+            what = f"{prefix.tokens} is longer than any prompt"
+            self.report((*place, "prefix", "tokens"), what, f"at most {longest}")
 
     def fleet(self) -> None:
         """Failures name a replica that there is."""

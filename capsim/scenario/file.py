@@ -30,7 +30,7 @@ from capsim.catalog.schema import (
     whole,
 )
 
-Efficiency = Annotated[float, share("more than 0% and at most 100%", lambda fraction: 0 < fraction <= 1)]
+PositiveShare = Annotated[float, share("more than 0% and at most 100%", lambda fraction: 0 < fraction <= 1)]
 PositiveNumber = Annotated[float, number("a number above 0", lambda value: value > 0)]
 MeanTokens = Annotated[float, number("tokens, at least 1", lambda value: value >= 1)]
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
@@ -69,7 +69,7 @@ class EngineSection(Section):
     max_num_seqs: PositiveCount = 256
     max_num_batched_tokens: PositiveCount = 2048
     block_size: PositiveCount = 16
-    gpu_memory_utilization: Efficiency = 0.9
+    gpu_memory_utilization: PositiveShare = 0.9
     num_gpu_blocks: Annotated[int, whole(2)] | None = None
     num_gpu_blocks_override: Annotated[int, whole(2)] | None = None
     enforce_eager: Boolean = False
@@ -85,10 +85,10 @@ class RooflineSection(Section):
     """`step_cost` from data sheets."""
 
     source: str = "roofline"
-    compute_efficiency: Efficiency | None = None
-    weight_bandwidth_efficiency: Efficiency | None = None
-    kv_bandwidth_efficiency: Efficiency | None = None
-    attention_efficiency: Efficiency | None = None
+    compute_efficiency: PositiveShare | None = None
+    weight_bandwidth_efficiency: PositiveShare | None = None
+    kv_bandwidth_efficiency: PositiveShare | None = None
+    attention_efficiency: PositiveShare | None = None
     host_overhead: Duration | None = None
     routing_skew: Annotated[float, number("0 (uniform) or more", lambda value: value >= 0)] = 0.0
 
@@ -134,7 +134,8 @@ class TraceSection(Section):
     """`demand.trace`."""
 
     path: Text
-    format: Annotated[str, choice("azure")] = "azure"
+    format: Annotated[str, choice("azure", "mooncake")] = "azure"
+    block_size: PositiveCount | None = None
 
 
 class ArrivalSection(Section):
@@ -186,12 +187,21 @@ LengthSection = Annotated[
 ]
 
 
+class PrefixSection(Section):
+    """`demand.synthetic.prefix`."""
+
+    tokens: PositiveCount
+    count: PositiveCount = 8
+    share: PositiveShare = 1.0
+
+
 class SyntheticSection(Section):
     """`demand.synthetic`."""
 
     arrivals: ArrivalSection = ArrivalSection()
     prompt_tokens: LengthSection
     output_tokens: LengthSection
+    prefix: PrefixSection | None = None
 
 
 def _scalar(value: object) -> object:

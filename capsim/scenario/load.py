@@ -22,9 +22,11 @@ from capsim.scenario.file import (
     LinearSection,
     ObjectivesSection,
     PlanSection,
+    PrefixSection,
     ProfileSection,
     ScenarioSection,
     StepCostSection,
+    TraceSection,
     percentile,
 )
 from capsim.scenario.overrides import overridden
@@ -36,6 +38,7 @@ from capsim.scenario.settings import (
     LengthSettings,
     LinearSettings,
     PlanSettings,
+    PrefixSettings,
     ProfileSettings,
     RooflineSettings,
     Scenario,
@@ -43,6 +46,7 @@ from capsim.scenario.settings import (
     SyntheticSettings,
     TraceSettings,
 )
+from capsim.workload.mooncake import BLOCK_SIZE
 
 Files = dict[KeyPath, Path]
 
@@ -112,18 +116,28 @@ def _demand(demand: DemandSection, files: Files) -> DemandSettings:
     assert demand.target is not None
     trace = synthetic = None
     if demand.trace is not None:
-        trace = TraceSettings(files["demand", "trace", "path"], demand.trace.format)
+        trace = _trace(demand.trace, files)
     if demand.synthetic is not None:
         synthetic = SyntheticSettings(
             arrivals=ArrivalSettings(**demand.synthetic.arrivals.model_dump()),
             prompt_tokens=_lengths(demand.synthetic.prompt_tokens),
             output_tokens=_lengths(demand.synthetic.output_tokens),
+            prefix=_prefix(demand.synthetic.prefix),
         )
     return DemandSettings(demand.target.per_second, demand.target.unit, trace, synthetic, demand.sampling)
 
 
+def _trace(trace: TraceSection, files: Files) -> TraceSettings:
+    block_size = (trace.block_size or BLOCK_SIZE) if trace.format == "mooncake" else None
+    return TraceSettings(files["demand", "trace", "path"], trace.format, block_size)
+
+
 def _lengths(lengths: LengthSection) -> LengthSettings:
     return LengthSettings(**lengths.model_dump())
+
+
+def _prefix(prefix: PrefixSection | None) -> PrefixSettings | None:
+    return None if prefix is None else PrefixSettings(**prefix.model_dump())
 
 
 def _fleet(fleet: FleetSection) -> FleetConfiguration:

@@ -20,6 +20,8 @@ from capsim.scenario.settings import (
     RooflineSettings,
     Scenario,
     StepCostSettings,
+    SyntheticSettings,
+    TraceSettings,
 )
 from capsim.units import format_duration, format_rate, format_share
 
@@ -65,15 +67,29 @@ def _roofline(cost: RooflineSettings) -> dict[str, Any]:
 def _demand(demand: DemandSettings) -> dict[str, Any]:
     plain: dict[str, Any] = {"target": format_rate(demand.target, demand.unit, digits=None)}
     if demand.trace is not None:
-        plain["trace"] = {"path": _file(demand.trace.path, "traces"), "format": demand.trace.format}
+        plain["trace"] = _trace(demand.trace)
     if demand.synthetic is not None:
-        arrivals = dataclasses.asdict(demand.synthetic.arrivals)
-        plain["synthetic"] = {
-            "arrivals": arrivals,
-            "prompt_tokens": _lengths(demand.synthetic.prompt_tokens),
-            "output_tokens": _lengths(demand.synthetic.output_tokens),
-        }
+        plain["synthetic"] = _synthetic(demand.synthetic)
     plain["sampling"] = dict(demand.sampling)
+    return plain
+
+
+def _trace(trace: TraceSettings) -> dict[str, Any]:
+    plain: dict[str, Any] = {"path": _file(trace.path, "traces"), "format": trace.format}
+    if trace.block_size is not None:
+        plain["block_size"] = trace.block_size
+    return plain
+
+
+def _synthetic(synthetic: SyntheticSettings) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "arrivals": dataclasses.asdict(synthetic.arrivals),
+        "prompt_tokens": _lengths(synthetic.prompt_tokens),
+        "output_tokens": _lengths(synthetic.output_tokens),
+    }
+    if synthetic.prefix is not None:
+        prefix = dataclasses.asdict(synthetic.prefix)
+        plain["prefix"] = {**prefix, "share": _share(synthetic.prefix.share)}
     return plain
 
 

@@ -35,8 +35,8 @@ class EngineSettings:
         num_gpu_blocks: KV blocks of the pool where they are stated; None: the memory model counts them.
         enforce_eager: no CUDA graphs are captured, which leaves memory and costs time in every step.
         enable_chunked_prefill: prompts are computed in chunks beside the decodes.
-        enable_prefix_caching: KV stays in freed blocks until they are taken; a preempted sequence finds its own again.
-            Prefixes that requests share are not recorded by any demand yet.
+        enable_prefix_caching: KV stays in freed blocks until they are taken; prompts that begin with the same tokens
+            find it there, and a preempted sequence its own.
         async_scheduling: a step is scheduled while the one before runs.
         scheduler_reserve_full_isl: a sequence is admitted only when blocks for its whole prompt are free.
     """
@@ -122,10 +122,17 @@ StepCostSettings = RooflineSettings | ProfileSettings | ConstantSettings | Linea
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """A recorded trace: the absolute path of its file, and the file's format (``azure``)."""
+    """A recorded trace.
+
+    Attributes:
+        path: absolute path of its file.
+        format: of the file: ``azure`` or ``mooncake``.
+        block_size: tokens that one hash id of a mooncake trace stands for; None in other formats.
+    """
 
     path: Path
     format: str
+    block_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,12 +172,28 @@ class LengthSettings:
 
 
 @dataclass(frozen=True)
+class PrefixSettings:
+    """Prefixes that synthetic prompts begin with, such as system prompts.
+
+    Attributes:
+        tokens: length of each prefix, part of the prompt's length; a shorter prompt shares nothing.
+        count: different prefixes, each as likely.
+        share: share of the requests that begin with one.
+    """
+
+    tokens: int
+    count: int = 8
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
 class SyntheticSettings:
-    """A synthetic workload."""
+    """A synthetic workload; without `prefix` no two prompts share anything."""
 
     arrivals: ArrivalSettings
     prompt_tokens: LengthSettings
     output_tokens: LengthSettings
+    prefix: PrefixSettings | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from capsim.workload.arrivals import EnvelopeArrivals, RenewalProcess
 from capsim.workload.burstiness import dispersion_of_counts, gap_cv
 from capsim.workload.lengths import LengthDistribution
 from capsim.workload.requests import Requests
+from capsim.workload.reuse import PromptBlocks
+from capsim.workload.shared_prefixes import SharedPrefixes
 from capsim.workload.streams import stream
 from capsim.workload.trace import Trace
 
@@ -67,11 +69,18 @@ class Demand(ABC):
 
 @dataclass(frozen=True)
 class SyntheticDemand(Demand):
-    """Arrivals of a renewal process; prompt and output lengths independent of each other and of time."""
+    """Arrivals of a renewal process; prompt and output lengths independent of each other and of time.
+
+    Attributes:
+        arrivals: of the requests.
+        prompt, output: lengths, tokens.
+        prefix: prefixes that prompts begin with; None: no two prompts share anything.
+    """
 
     arrivals: RenewalProcess
     prompt: LengthDistribution
     output: LengthDistribution
+    prefix: SharedPrefixes | None = None
 
     def draw(self, rate: float, duration: float, seed: np.random.SeedSequence) -> Requests:
         """Draw requests in [0, duration) at `rate` per second; another rate plays the same pattern faster."""
@@ -84,7 +93,10 @@ class SyntheticDemand(Demand):
     def _with_lengths(self, arrival: NDArray[np.float64], seed: np.random.SeedSequence) -> Requests:
         n = len(arrival)
         prompt = self.prompt.sample(n, stream(seed, "prompt lengths"))
-        return Requests(arrival, prompt, self.output.sample(n, stream(seed, "output lengths")))
+        output = self.output.sample(n, stream(seed, "output lengths"))
+        if self.prefix is None:
+            return Requests(arrival, prompt, output)
+        return Requests(arrival, prompt, output, self.prefix.sample(prompt, stream(seed, "shared prefixes")))
 
     @property
     def mean_prompt(self) -> float:
@@ -97,7 +109,11 @@ class SyntheticDemand(Demand):
         return self.output.expected
 
     def description(self) -> dict[str, Any]:
-        """Figures of the distributions in closed form; the dispersion is that of long windows."""
+        """Figures of the distributions in closed form; the dispersion is that of long windows.
+
+        The prefix reuse is the expected share of the prompt tokens that lie in a shared prefix.
+        """
+        prefix = self.prefix
         return {
             "kind": "synthetic",
             "prompt": _distribution_figures(self.prompt),
@@ -105,8 +121,9 @@ class SyntheticDemand(Demand):
             "arrivals": str(self.arrivals),
             "gap_cv": self.arrivals.cv,
             "dispersion_of_counts": {"limit": self.arrivals.cv**2},
-            "prefix_reuse": 0.0,
-            "source": f"{self.arrivals}, prompt {self.prompt}, output {self.output}",
+            "prefix_reuse": prefix.expected_reuse(self.prompt) if prefix else 0.0,
+            "source": f"{self.arrivals}, prompt {self.prompt}, output {self.output}"
+            + (f", prefix {prefix}" if prefix else ""),
             "attribution": None,
         }
 
@@ -126,6 +143,15 @@ class TraceDemand(Demand):
       them.
     * Superposing shifted copies of the trace would smooth bursts, as the copies are independent; it is not
       offered.
+
+    A trace with prefixes is resampled otherwise, since rows drawn by chance would come back in another order,
+    and a row drawn twice would be found in a cache though nobody asked it twice: `draw` and `saturating` take
+    its rows in their own order from a random one on, beginning again after the last. Each further pass
+    through the trace is another copy of its prefixes, which shares nothing with the others.
+
+    How many requests lie between two with the same prefix is kept, the seconds between them are not; nor is
+    the tie of a row's lengths to the time of day. At a rate that is higher because there are more users, more
+    requests would lie between: a small cache then finds too much.
 
     Attributes:
         trace: what was recorded.
@@ -152,9 +178,11 @@ class TraceDemand(Demand):
         """Resample: Poisson along the trace's rate envelope, lengths jointly from a row of the same bin.
 
         The i-th request takes the row at the same relative place of its bin at whatever rate, so draws at two
-        rates are positively coupled in lengths as in arrivals.
+        rates are positively coupled in lengths as in arrivals. With prefixes it is the same row at any rate.
         """
         arrival, bins = self.envelope.within_bins(rate, duration, stream(seed, "arrivals"))
+        if self.trace.prefixes is not None:
+            return self._in_order(arrival, seed)
         starts = self._bin_starts
         places = stream(seed, "lengths").random(len(arrival))
         return self._of_rows(
@@ -162,13 +190,15 @@ class TraceDemand(Demand):
         )
 
     def saturating(self, n: int, seed: np.random.SeedSequence) -> Requests:
-        """`n` requests that all arrive at time 0, lengths jointly from any row of the trace."""
+        """`n` requests that all arrive at time 0, lengths jointly from any row; in order with prefixes."""
+        if self.trace.prefixes is not None:
+            return self._in_order(np.zeros(n), seed)
         rows = (stream(seed, "lengths").random(n) * len(self.trace)).astype(np.int64)
         return self._of_rows(np.zeros(n), rows)
 
     def recorded(self) -> Requests:
         """Replay the trace as it is."""
-        return Requests(self.trace.arrival, self.trace.prompt, self.trace.output)
+        return self._at(self.trace.arrival)
 
     def literal(self, rate: float) -> Requests:
         """Replay the trace in order, its time compressed or stretched to a mean of `rate` per second.
@@ -184,10 +214,29 @@ class TraceDemand(Demand):
             raise BadInput(
                 f"{self.trace.source}: all requests arrive at once, so the trace has no rate to scale"
             )
-        return Requests(self.trace.arrival * (self.trace.rate / rate), self.trace.prompt, self.trace.output)
+        return self._at(self.trace.arrival * (self.trace.rate / rate))
+
+    def _at(self, arrival: NDArray[np.float64]) -> Requests:
+        return Requests(arrival, self.trace.prompt, self.trace.output, self.trace.prefixes)
 
     def _of_rows(self, arrival: NDArray[np.float64], rows: NDArray[np.int64]) -> Requests:
         return Requests(arrival, self.trace.prompt[rows], self.trace.output[rows])
+
+    def _in_order(self, arrival: NDArray[np.float64], seed: np.random.SeedSequence) -> Requests:
+        """Rows one after another from a random one on; pass k through the trace is copy k of its prefixes."""
+        assert self.trace.prefixes is not None
+        first = int(stream(seed, "lengths").random() * len(self.trace))
+        place = np.arange(len(arrival))
+        rows = (first + place) % len(self.trace)
+        prefixes = self.trace.prefixes.take(rows, copies=place // len(self.trace))
+        return replace(self._of_rows(arrival, rows), prefixes=prefixes)
+
+    def _prefix_reuse(self) -> float | str:
+        """Share of the prompt tokens that a cache of whole hash blocks finds if it forgets nothing."""
+        trace = self.trace
+        if trace.prefixes is None or trace.hash_block is None:
+            return "not recorded"
+        return PromptBlocks.cut(trace.prefixes, trace.prompt, trace.hash_block).found_ever().token_share
 
     @property
     def mean_prompt(self) -> float:
@@ -216,7 +265,7 @@ class TraceDemand(Demand):
                 f"{window:g}s": _finite(dispersion_of_counts(trace.arrival, window))
                 for window in DISPERSION_WINDOWS
             },
-            "prefix_reuse": "not recorded",
+            "prefix_reuse": self._prefix_reuse(),
             "source": Path(trace.source).name,
             "sha256": trace.sha256,
             "attribution": trace.attribution or None,

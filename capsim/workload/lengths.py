@@ -31,6 +31,10 @@ class LengthDistribution(ABC):
     def quantile(self, share: float) -> float:
         """Least length that at least `share` (above 0, below 1) of the lengths do not exceed."""
 
+    @abstractmethod
+    def at_least(self, tokens: int) -> float:
+        """Probability of a length of `tokens` or more."""
+
 
 @dataclass(frozen=True)
 class FixedLength(LengthDistribution):
@@ -54,6 +58,10 @@ class FixedLength(LengthDistribution):
     def quantile(self, share: float) -> float:  # noqa: ARG002
         """Least length that at least `share` of the lengths do not exceed."""
         return float(self.value)
+
+    def at_least(self, tokens: int) -> float:
+        """Probability of a length of `tokens` or more."""
+        return float(self.value >= tokens)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,11 @@ class UniformLength(LengthDistribution):
     def quantile(self, share: float) -> float:
         """Least length that at least `share` of the lengths do not exceed."""
         return float(self.low + max(0, math.ceil(share * (self.high - self.low + 1)) - 1))
+
+    def at_least(self, tokens: int) -> float:
+        """Probability of a length of `tokens` or more."""
+        count = self.high - self.low + 1
+        return min(max(0, self.high - tokens + 1), count) / count
 
 
 @dataclass(frozen=True)
@@ -135,6 +148,16 @@ class LognormalLength(LengthDistribution):
         length = round(math.exp(self.mu + self.sigma * _NORMAL.inv_cdf(share)))
         return float(min(max(1, length), self.max or math.inf))
 
+    def at_least(self, tokens: int) -> float:
+        """Probability of a length of `tokens` or more."""
+        if tokens <= 1:
+            return 1.0
+        if tokens > (self.max or math.inf):
+            return 0.0
+        # What is rounded to `tokens` begins half a token before.
+        distance = self.mu - math.log(tokens - 0.5)
+        return _NORMAL.cdf(distance / self.sigma) if self.sigma > 0 else float(distance >= 0)
+
 
 @dataclass(frozen=True)
 class GeometricLength(LengthDistribution):
@@ -160,3 +183,7 @@ class GeometricLength(LengthDistribution):
         if self.mean == 1:
             return 1.0
         return float(max(1, math.ceil(math.log1p(-share) / math.log1p(-1 / self.mean))))
+
+    def at_least(self, tokens: int) -> float:
+        """Probability of a length of `tokens` or more."""
+        return float((1 - 1 / self.mean) ** max(0, tokens - 1))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capsim.workload.prefixes import Prefixes
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -14,11 +16,13 @@ class Requests:
         arrival: seconds from the start of the run, shape (n,), float64, not decreasing.
         prompt: prompt tokens, shape (n,), int64, each at least 1.
         output: tokens to generate, shape (n,), int64, each at least 1.
+        prefixes: which leading tokens the prompts share; None: nothing is known to be shared.
     """
 
     arrival: NDArray[np.float64]
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
+    prefixes: Prefixes | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)

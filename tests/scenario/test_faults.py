@@ -50,6 +50,32 @@ LINES = [
         "s.yaml:8:3: demand.synthetic: trace is stated too, expected one of trace and synthetic",
     ),
     (
+        "    output_tokens:",
+        "    prefix: {tokens: 513}\n    output_tokens:",
+        "s.yaml:9:22: demand.synthetic.prefix.tokens: 513 is longer than any prompt, expected at most 512",
+    ),
+    (
+        "    output_tokens:",
+        "    prefix: {count: 3}\n    output_tokens:",
+        "s.yaml:9:5: demand.synthetic.prefix.tokens: is missing",
+    ),
+    (
+        "    output_tokens:",
+        "    prefix: {tokens: 9, count: 0}\n    output_tokens:",
+        f"s.yaml:9:32: demand.synthetic.prefix.count: 0 is too small, {COUNT} 1",
+    ),
+    (
+        "    output_tokens:",
+        "    prefix: {tokens: 9, share: 0%}\n    output_tokens:",
+        "s.yaml:9:32: demand.synthetic.prefix.share: '0%' is out of range, expected more than 0% and at most 100%",
+    ),
+    (
+        "    output_tokens:",
+        "    prefix: {tokens: 9, shared: 50%}\n    output_tokens:",
+        "s.yaml:9:25: demand.synthetic.prefix.shared: unknown key, expected one of tokens, count, share, did you "
+        "mean 'share'?",
+    ),
+    (
         "distribution: fixed",
         "distribution: fxed",
         "s.yaml:8:20: demand.synthetic.prompt_tokens: distribution 'fxed' is not known, expected one of "
@@ -285,8 +311,58 @@ def test_a_bad_section_is_refused_at_its_place(tmp_path: Path, line: str, messag
 def test_a_missing_trace_names_the_shipped_ones() -> None:
     assert faults(SHIPPED, "demand.trace.path=azure_conv_2024.csv") == [
         "--set demand.trace.path: there is no file 'azure_conv_2024.csv', expected a file beside the scenario or an "
-        "absolute path, or one of the shipped ones: azure_conv_2023.csv, did you mean 'azure_conv_2023.csv'?"
+        "absolute path, or one of the shipped ones: azure_conv_2023.csv, mooncake_conversation_first2000.jsonl.gz, did "
+        "you mean 'azure_conv_2023.csv'?"
     ]
+
+
+TRACE_FAULTS = [
+    (
+        ["demand.trace.format=moncake"],
+        "--set demand.trace.format: 'moncake' is not known, expected one of azure, mooncake, did you mean 'mooncake'?",
+    ),
+    (
+        ["demand.trace.block_size=512"],
+        "--set demand.trace.block_size: azure traces have no hash ids, expected format: mooncake",
+    ),
+    (
+        ["demand.trace.format=mooncake", "demand.trace.block_size=0"],
+        f"--set demand.trace.block_size: 0 is too small, {COUNT} 1",
+    ),
+    (
+        ["demand.trace.format=moncake", "demand.trace.block_size=512"],
+        "--set demand.trace.format: 'moncake' is not known, expected one of azure, mooncake, did you mean 'mooncake'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), TRACE_FAULTS)
+def test_a_trace_s_keys_are_checked(overrides: list[str], message: str) -> None:
+    assert faults(SHIPPED, *overrides) == [message]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest"),
+    [
+        ("{distribution: uniform, low: 3, high: 8}", 8),
+        ("{distribution: lognormal, mean: 5, cv: 1, max: 9}", 9),
+    ],
+)
+def test_a_prefix_is_not_longer_than_every_prompt(lengths: str, longest: int) -> None:
+    synthetic = f"{{prompt_tokens: {lengths}, output_tokens: {lengths}, prefix: {{tokens: 10}}}}"
+    found = faults(SHIPPED, "demand.trace=null", f"demand.synthetic={synthetic}")
+    assert found == [
+        "--set demand.synthetic: demand.synthetic.prefix.tokens: 10 is longer than any prompt, "
+        f"expected at most {longest}"
+    ]
+
+
+def test_a_prefix_beside_faulty_lengths_is_not_a_fault_too(tmp_path: Path) -> None:
+    text = MINIMAL.replace("value: 512", "value: few").replace(
+        "    output", "    prefix: {tokens: 9}\n    output"
+    )
+    (found,) = faults(written(tmp_path, text))
+    assert "prompt_tokens.value: 'few'" in found
 
 
 def test_checks_across_keys_look_at_all_that_is_sound(tmp_path: Path) -> None:

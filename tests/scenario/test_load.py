@@ -19,6 +19,7 @@ from capsim.scenario import (
     LengthSettings,
     LinearSettings,
     PlanSettings,
+    PrefixSettings,
     ProfileSettings,
     RooflineSettings,
     Scenario,
@@ -195,6 +196,21 @@ plan: {reserve: 150%, drills: []}
         quality=(QualityObjective("mmlu", 0.683, 0.67),),
     )
     assert (scenario.plan.reserve, scenario.plan.drills) == (1.5, ())
+
+
+def test_traces_and_prompts_that_share_prefixes_are_read(tmp_path: Path) -> None:
+    name = "mooncake_conversation_first2000.jsonl.gz"
+    trace = "{path: mooncake_conversation_first2000, format: mooncake}"
+    scenario = load(SHIPPED, [f"demand.trace={trace}"])
+    path = data_path("traces", name).resolve()
+    assert scenario.demand.trace == TraceSettings(path, "mooncake", 512)
+    assert load(
+        SHIPPED, [f"demand.trace={trace}", "demand.trace.block_size=64"]
+    ).demand.trace == TraceSettings(path, "mooncake", 64)
+    text = MINIMAL.replace("    output", "    prefix: {tokens: 100, count: 3, share: 50%}\n    output")
+    synthetic = load(written(tmp_path, text)).demand.synthetic
+    assert synthetic is not None
+    assert synthetic.prefix == PrefixSettings(100, 3, 0.5)
 
 
 def test_files_beside_the_scenario_come_before_shipped_ones(tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ OVERRIDES: list[list[str]] = [
         "demand.synthetic={arrivals: {process: gamma, burstiness: 0.31}, prompt_tokens: {distribution: lognormal, "
         "mean: 700.5, cv: 1.1, max: 4000}, output_tokens: {distribution: uniform, low: 3, high: 8}}",
     ],
+    [
+        "demand.trace=null",
+        "demand.synthetic={prompt_tokens: {distribution: geometric, mean: 700}, output_tokens: {distribution: fixed, "
+        "value: 9}, prefix: {tokens: 333, share: 61.7%}}",
+    ],
+    ["demand.trace={path: mooncake_conversation_first2000.jsonl.gz, format: mooncake}"],
+    ["demand.trace={path: mooncake_conversation_first2000, format: mooncake, block_size: 64}"],
 ]
 
 
@@ -74,6 +81,17 @@ def test_the_record_holds_every_default_in_the_files_order(tmp_path: Path) -> No
         "literal_replay": True,
     }
     assert record["demand"]["target"] == "80/s"
+    assert list(record["demand"]["synthetic"]) == ["arrivals", "prompt_tokens", "output_tokens"]
+
+
+def test_the_record_holds_the_defaults_of_prefixes() -> None:
+    trace = {"path": "mooncake_conversation_first2000.jsonl.gz", "format": "mooncake"}
+    record = resolved(load(SHIPPED, [f"demand.trace={json.dumps(trace)}"]))
+    assert record["demand"]["trace"] == {**trace, "block_size": 512}
+    lengths = "{distribution: fixed, value: 600}"
+    synthetic = f"{{prompt_tokens: {lengths}, output_tokens: {lengths}, prefix: {{tokens: 512}}}}"
+    record = resolved(load(SHIPPED, ["demand.trace=null", f"demand.synthetic={synthetic}"]))
+    assert record["demand"]["synthetic"]["prefix"] == {"tokens": 512, "count": 8, "share": "100%"}
 
 
 def test_shipped_files_are_named_and_others_are_absolute(tmp_path: Path) -> None:

@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from capsim.errors import BadInput
 from capsim.workload.arrivals import GammaArrivals, PoissonArrivals
+from capsim.workload.azure import read_azure
 from capsim.workload.demand import Demand, SyntheticDemand, TraceDemand
 from capsim.workload.lengths import FixedLength, GeometricLength, LognormalLength
-from capsim.workload.trace import Trace, read_azure
+from capsim.workload.mooncake import read_mooncake
+from capsim.workload.requests import Requests
+from capsim.workload.reuse import PromptBlocks, Reuse
+from capsim.workload.shared_prefixes import SharedPrefixes
+from capsim.workload.trace import Trace
+from tests.workload.recorded import SHIPPED
 
-AZURE_2023 = Path(__file__).parents[2] / "configs" / "traces" / "azure_conv_2023.csv"
+AZURE_2023 = SHIPPED / "azure_conv_2023.csv"
+MOONCAKE = SHIPPED / "mooncake_conversation_first2000.jsonl.gz"
 SYNTHETIC = SyntheticDemand(PoissonArrivals(), LognormalLength(1000.0, 1.0), GeometricLength(200.0))
 
 
@@ -37,6 +44,11 @@ def trace_of(arrival: list[float], prompt: list[int]) -> Trace:
 @pytest.fixture(scope="module")
 def azure() -> TraceDemand:
     return TraceDemand(read_azure(AZURE_2023))
+
+
+@pytest.fixture(scope="module")
+def mooncake() -> TraceDemand:
+    return TraceDemand(read_mooncake(MOONCAKE))
 
 
 @pytest.fixture(params=["trace", "synthetic"])
@@ -209,3 +221,117 @@ def test_a_trace_of_one_request_can_be_described() -> None:
     record = json.loads(json.dumps(TraceDemand(trace_of([0.0], [3])).description(), allow_nan=False))
     assert record["rate"] is None
     assert record["gap_cv"] is None
+
+
+def reuse_of(requests: Requests) -> Reuse:
+    """What an endless cache finds of the hash blocks."""
+    assert requests.prefixes is not None
+    assert len(requests.prefixes) == len(requests)
+    return PromptBlocks.cut(requests.prefixes, requests.prompt, 512).found_ever()
+
+
+def test_replays_carry_the_trace_s_prefixes(mooncake: TraceDemand) -> None:
+    assert mooncake.recorded().prefixes is mooncake.trace.prefixes
+    assert mooncake.literal(7.0).prefixes is mooncake.trace.prefixes
+
+
+def test_a_trace_with_prefixes_is_drawn_in_its_own_order(mooncake: TraceDemand) -> None:
+    trace = mooncake.trace
+    requests = mooncake.draw(3.0, 600.0, seed())
+    # Lengths of 50 rows in a row are enough to find where the draw begins.
+    window = requests.prompt[:50].tolist()
+    around = np.concatenate([trace.prompt, trace.prompt]).tolist()
+    starts = [row for row in range(len(trace)) if around[row : row + 50] == window]
+    assert len(starts) == 1
+    rows = (starts[0] + np.arange(len(requests))) % len(trace)
+    assert requests.prompt.tolist() == trace.prompt[rows].tolist()
+    assert requests.output.tolist() == trace.output[rows].tolist()
+    other = mooncake.draw(3.0, 600.0, seed(6))
+    assert other.prompt[:50].tolist() != window
+
+
+def test_draws_at_two_rates_are_the_same_rows_in_two_tempos(mooncake: TraceDemand) -> None:
+    slow, fast = mooncake.draw(2.0, 300.0, seed()), mooncake.draw(4.0, 300.0, seed())
+    n = len(slow)
+    assert len(fast) > n
+    assert fast.prompt[:n].tolist() == slow.prompt.tolist()
+    assert fast.output[:n].tolist() == slow.output.tolist()
+    assert slow.prefixes is not None
+    assert fast.prefixes is not None
+    assert all(fast.prefixes.path(row) == slow.prefixes.path(row) for row in range(n))
+    together = mooncake.saturating(n, seed())
+    assert together.prompt.tolist() == slow.prompt.tolist()
+
+
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_pass_through_the_trace_offers_the_trace_s_reuse(mooncake: TraceDemand, number: int) -> None:
+    recorded = reuse_of(mooncake.recorded())
+    once = reuse_of(mooncake.saturating(len(mooncake.trace), seed(number)))
+    # Wherever it begins: an endless cache misses each block once.
+    assert once == recorded
+
+
+def test_further_passes_share_nothing_with_those_before(mooncake: TraceDemand) -> None:
+    recorded, n = reuse_of(mooncake.recorded()), len(mooncake.trace)
+    twice = reuse_of(mooncake.saturating(2 * n, seed()))
+    assert (twice.blocks, twice.unique, twice.hits) == (
+        2 * recorded.blocks,
+        2 * recorded.unique,
+        2 * recorded.hits,
+    )
+
+
+def test_reuse_distances_are_those_of_the_trace(mooncake: TraceDemand) -> None:
+    trace = mooncake.trace
+    assert trace.prefixes is not None
+    recorded = PromptBlocks.cut(trace.prefixes, trace.prompt, 512).found_by_lru(2_000)
+    drawn = [mooncake.saturating(len(trace), child) for child in seed().spawn(10)]
+    shares = [
+        PromptBlocks.cut(requests.prefixes, requests.prompt, 512).found_by_lru(2_000).block_share
+        for requests in drawn
+        if requests.prefixes is not None
+    ]
+    assert len(shares) == 10
+    # Only what lies across the seam of a pass can differ: 2,000 blocks are some 75 of its 2,000 requests.
+    assert shares == pytest.approx([recorded.block_share] * 10, abs=0.01)
+    # A shuffled trace has other distances, and the cache shows it: at least twice what the seam may do.
+    rows = np.random.default_rng(1).permutation(len(trace))
+    shuffled = PromptBlocks.cut(trace.prefixes.take(rows), trace.prompt[rows], 512).found_by_lru(2_000)
+    assert abs(shuffled.block_share - recorded.block_share) > 0.02
+
+
+def test_a_resample_with_prefixes_keeps_the_rate_over_time(mooncake: TraceDemand) -> None:
+    bare = TraceDemand(replace(mooncake.trace, prefixes=None))
+    arrivals = [demand.draw(3.0, 600.0, seed()).arrival for demand in (mooncake, bare)]
+    assert arrivals[0].tolist() == arrivals[1].tolist()
+    assert bare.draw(3.0, 600.0, seed()).prefixes is None
+
+
+def test_a_description_says_what_a_cache_could_find(mooncake: TraceDemand) -> None:
+    record = json.loads(json.dumps(mooncake.description(), allow_nan=False))
+    assert record["prefix_reuse"] == reuse_of(mooncake.recorded()).token_share
+    # As the shipped file's description states it.
+    assert record["prefix_reuse"] == pytest.approx(0.2939, abs=5e-5)
+
+
+def test_synthetic_prefixes_have_a_stream_of_their_own() -> None:
+    shared = replace(SYNTHETIC, prefix=SharedPrefixes(300, count=4, share=0.5))
+    plain, with_prefixes = (which.draw(10.0, 100.0, seed()) for which in (SYNTHETIC, shared))
+    for column in ("arrival", "prompt", "output"):
+        assert getattr(plain, column).tolist() == getattr(with_prefixes, column).tolist()
+    assert plain.prefixes is None
+    slow, fast = (shared.draw(rate, 100.0, seed()) for rate in (10.0, 20.0))
+    assert slow.prefixes is not None
+    assert fast.prefixes is not None
+    assert [slow.prefixes.path(row) for row in range(len(slow))] == [
+        fast.prefixes.path(row) for row in range(len(slow))
+    ]
+
+
+def test_a_synthetic_description_states_the_expected_reuse() -> None:
+    demand = SyntheticDemand(
+        PoissonArrivals(), FixedLength(1000), FixedLength(9), SharedPrefixes(250, count=2, share=0.8)
+    )
+    record = json.loads(json.dumps(demand.description(), allow_nan=False))
+    assert record["prefix_reuse"] == pytest.approx(0.2, rel=1e-12)  # rounding only
+    assert "prefix SharedPrefixes(tokens=250, count=2, share=0.8)" in record["source"]

@@ -48,6 +48,16 @@ def test_the_first_samples_do_not_depend_on_how_many_are_drawn(lengths: LengthDi
     assert few.tolist() == many[:10].tolist()
 
 
+@pytest.mark.parametrize("lengths", DISTRIBUTIONS, ids=str)
+def test_samples_reach_a_length_as_often_as_they_should(lengths: LengthDistribution) -> None:
+    sample = lengths.sample(SAMPLES, np.random.default_rng(1))
+    for tokens in (0, 1, 2, 3, 12, 13, 17, 18, 50, 51, 700, 2048, 2049):
+        expected = lengths.at_least(tokens)
+        # Four standard deviations of a binomial share.
+        slack = 4 * math.sqrt(expected * (1 - expected) / SAMPLES)
+        assert np.mean(sample >= tokens) == pytest.approx(expected, abs=slack)
+
+
 def test_lognormal_has_the_stated_mean_and_cv() -> None:
     sample = LognormalLength(1000.0, 0.5).sample(SAMPLES, np.random.default_rng(2))
     # The sample cv of a lognormal with cv 0.5 has a standard error below 1 % at this size.

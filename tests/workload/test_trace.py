@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 
 from capsim.errors import BadInput, Fault
+from capsim.workload.azure import read_azure
 from capsim.workload.burstiness import dispersion_of_counts, gap_cv
-from capsim.workload.trace import Trace, read_azure
+from capsim.workload.trace import Trace
 
 TRACES = Path(__file__).parent / "traces"
 AZURE_2023 = Path(__file__).parents[2] / "configs" / "traces" / "azure_conv_2023.csv"
@@ -158,6 +160,21 @@ def test_wrong_header_names_what_was_found_and_meant(tmp_path: Path) -> None:
     assert [fault.suggestion for fault in faults] == ["Timestamp", "ContextToken", ""]
     assert all(fault.line == 2 and "Timestamp, ContextToken, Model" in fault.what for fault in faults)
     assert all("TIMESTAMP, ContextTokens, GeneratedTokens" in fault.expected for fault in faults)
+
+
+def test_json_lines_are_told_from_csv() -> None:
+    (fault,) = faults_of(TRACES / "mooncake_arxiv_mixed_93.jsonl")
+    assert "JSON Lines" in fault.what
+    assert "mooncake" in fault.what
+
+
+def test_a_gzipped_file_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(f"{HEADER}2023-11-16 18:15:46,3,1\n".encode()))
+    trace = read_azure(path)
+    assert trace.prompt.tolist() == [3]
+    assert trace.name == "trace"
+    assert trace.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_no_usable_row_shows_the_first_reasons(tmp_path: Path) -> None:
