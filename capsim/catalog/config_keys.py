@@ -28,6 +28,11 @@ class ConfigKeys:
     def __iter__(self) -> Iterator[str]:
         return iter(str(key) for key in self._data)
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What was found so far."""
+        return tuple(self._faults.values())
+
     def get(self, key: str, default: Any = None) -> Any:
         """Value as it stands in the file; `default` where it is missing or null."""
         value = self._data.get(key)
@@ -76,15 +81,17 @@ class ConfigKeys:
         for key in keys:
             self._note(key, "is not understood, and may change the weights or the KV cache", of_key=True)
 
-    def raise_faults(self) -> None:
-        """Raise what was found.
-
-        Raises:
-            BadInput: with every fault.
-        """
-        if self._faults:
-            raise BadInput(*self._faults.values())
-
     def _note(self, key: str, what: str, expected: str = "", *, of_key: bool = False) -> None:
         fault = self._document.fault((*self._inside, key), what, expected, of_key=of_key)
         self._faults.setdefault(key, fault)
+
+
+def raise_faults(*sections: ConfigKeys) -> None:
+    """Raise what was found in any of the sections of a file.
+
+    Raises:
+        BadInput: with every fault, each once.
+    """
+    faults = {fault: None for section in sections for fault in section.faults}
+    if faults:
+        raise BadInput(*faults)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capsim import documents
 from capsim.catalog.attention import LatentAttention, LinearAttention
-from capsim.catalog.config_keys import ConfigKeys
+from capsim.catalog.config_keys import ConfigKeys, raise_faults
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.schema import closest
+from capsim.catalog.vision_config import has_encoder, read_vision
 from capsim.errors import BadInput
 
 CONCERNS_ATTENTION = re.compile(
@@ -102,6 +103,9 @@ _GEMMA_3 = Family(
     },
 )
 _QWEN_WINDOW = WINDOW | {"use_sliding_window", "max_window_layers"}
+_QWEN_2 = Family(HEADS | _QWEN_WINDOW, bias=True)
+_QWEN_3 = Family(HEADS | _QWEN_WINDOW, qk_norm=True)
+_QWEN_3_EXPERTS = Family(HEADS | _QWEN_WINDOW, qk_norm=True, experts="num_experts")
 
 FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": _DEEPSEEK,
@@ -117,10 +121,14 @@ FAMILIES: Mapping[str, Family] = {
     "llama": Family(),
     "mistral": Family(HEADS | WINDOW),
     "mixtral": Family(HEADS | WINDOW, experts="num_local_experts"),
-    "qwen2": Family(HEADS | _QWEN_WINDOW, bias=True),
-    "qwen3": Family(HEADS | _QWEN_WINDOW, qk_norm=True),
-    "qwen3_moe": Family(HEADS | _QWEN_WINDOW, qk_norm=True, experts="num_experts"),
+    "qwen2": _QWEN_2,
+    "qwen2_5_vl": _QWEN_2,
+    "qwen2_5_vl_text": _QWEN_2,
+    "qwen3": _QWEN_3,
+    "qwen3_moe": _QWEN_3_EXPERTS,
     "qwen3_next": Family(HEADS | LINEAR, qk_norm=True, experts="num_experts", output_gate=True),
+    "qwen3_vl_moe_text": _QWEN_3_EXPERTS,
+    "qwen3_vl_text": _QWEN_3,
 }
 """What is understood, by ``model_type``."""
 
@@ -128,9 +136,10 @@ FAMILIES: Mapping[str, Family] = {
 def read_config(path: Path, name: str = "") -> Model:
     """Architecture of a model from its ``config.json``.
 
-    Of a model that also sees, the language model is read (``text_config``): its encoder's outputs are plain tokens to
-    the KV cache. Layers that predict further tokens (``num_nextn_predict_layers``) are left out, as engines do unless
-    they speculate with them.
+    Of a model that also sees, the language model is read (``text_config``), to whose KV cache an image is plain tokens,
+    and the encoder where it is understood (`capsim.catalog.vision_config.ENCODERS`): otherwise `Model.source` says that
+    its weights are not counted. Layers that predict further tokens (``num_nextn_predict_layers``) are left out, as
+    engines do unless they speculate with them.
 
     Args:
         path: the file.
@@ -158,13 +167,26 @@ def read_config(path: Path, name: str = "") -> Model:
         and key not in family.attention | HARMLESS
         and keys.get(key) is not None
     )
-    model = _model(keys, family, name or path.resolve().parent.name, str(path))
-    keys.raise_faults()
-    return model
+    outer = ConfigKeys(document)
+    tied = outer.flag("tie_word_embeddings", family.tied)
+    model = _model(keys, family, name or path.resolve().parent.name, str(path), tied)
+    raise_faults(outer, keys)
+    vision = read_vision(document, model.hidden_size)
+    if vision is None and has_encoder(document):
+        return replace(model, source=f"{model.source}; its vision encoder is not counted")
+    return replace(model, vision=vision)
 
 
-def _model(keys: ConfigKeys, family: Family, name: str, source: str) -> Model:
-    """The model that the keys describe; without meaning where `keys` has found faults."""
+def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool) -> Model:
+    """The model that the keys describe; without meaning where `keys` has found faults.
+
+    Args:
+        keys: of the language model.
+        family: its model type's.
+        name: of the model.
+        source: where the keys stand.
+        tied: what the whole model says of its embeddings.
+    """
     layers, hidden = keys.count("num_hidden_layers"), keys.count("hidden_size")
     heads = keys.count("num_attention_heads", family.defaults.get("num_attention_heads"))
     latent = _latent(keys) if "kv_lora_rank" in family.attention else None
@@ -187,7 +209,7 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str) -> Model:
         kv_heads=1 if latent else kv_heads,
         head_dim=latent.value_head_dim if latent else head_dim,
         vocabulary_size=keys.count("vocab_size", family.defaults.get("vocab_size")),
-        tied_embeddings=keys.flag("tie_word_embeddings", family.tied),
+        tied_embeddings=keys.flag("tie_word_embeddings", tied),
         max_position_embeddings=keys.count(
             "max_position_embeddings", family.defaults.get("max_position_embeddings")
         ),

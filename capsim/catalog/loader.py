@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -14,6 +15,7 @@ from capsim.catalog.data import data_names, data_path
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.schema import Bandwidth, Boolean, Compute, Count, PositiveCount, Size, Text
+from capsim.catalog.vision import Vision
 from capsim.errors import BadInput, Fault
 
 COUNTED_ATTENTION = ("gqa", "mla", "sliding-window", "linear")
@@ -42,13 +44,29 @@ def gpu_names() -> tuple[str, ...]:
     return _names("gpus")
 
 
-def load_model(name: str) -> Model:
-    """Architecture of a model by its catalog name or an alias.
+def load_model(name: str, folder: Path = Path()) -> Model:
+    """Architecture of a model by its catalog name or an alias, or by the path of a file such as ``my-model.yaml``.
+
+    Args:
+        name: the name; what ends in ``.yaml`` or ``.yml`` is a path.
+        folder: where a relative path starts.
 
     Raises:
         BadInput: no such model, or its file is at fault.
     """
+    if is_path(name):
+        return read_model(folder / name)
     return read_model(_find("models", "model", name))
+
+
+def is_path(name: str) -> bool:
+    """Whether a model's name is the path of a file, and not in the catalog."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def known_model(name: str) -> str:
+    """The catalog's name of a model with this name or alias; empty where there is none."""
+    return _known("models", name, _aliases("models"))
 
 
 def load_gpu(name: str) -> Gpu:
@@ -68,7 +86,7 @@ def read_model(path: Path) -> Model:
     """
     section = _read(_ModelSection, path)
     fields = section.model_dump(
-        exclude={"aliases", "experts", "latent", "linear", "full_every", "full_layers"}
+        exclude={"aliases", "experts", "latent", "linear", "full_every", "full_layers", "vision"}
     )
     return Model(
         **fields,
@@ -76,6 +94,7 @@ def read_model(path: Path) -> Model:
         latent=None if section.latent is None else LatentAttention(**section.latent.model_dump()),
         linear=None if section.linear is None else _linear(section.linear),
         full_layers=_full_layers(section),
+        vision=None if section.vision is None else Vision(**section.vision.model_dump()),
     )
 
 
@@ -126,6 +145,15 @@ class _LinearSection(schema.Section):
     state_dtype: Annotated[str, schema.choice(*STATE_BYTES)]
 
 
+class _VisionSection(schema.Section):
+    split_parameters: PositiveCount
+    replicated_parameters: PositiveCount
+    image_tokens: PositiveCount
+    token_elements: PositiveCount
+    image_elements: PositiveCount
+    layer_elements: PositiveCount
+
+
 class _ModelSection(_Named):
     attention: Annotated[str, schema.PlainValidator(_attention)]
     layers: PositiveCount
@@ -148,6 +176,7 @@ class _ModelSection(_Named):
     full_layers: list[Count] = Field(default_factory=list)
     kv_shared_layers: Count = 0
     output_gate: Boolean = False
+    vision: _VisionSection | None = None
 
 
 def _linear(section: _LinearSection) -> LinearAttention:
@@ -247,18 +276,27 @@ def _names(kind: str) -> tuple[str, ...]:
 
 def _find(kind: str, noun: str, name: str) -> Path:
     """Path of the file with this name or alias."""
-    names = _names(kind)
-    if name in names:
-        return data_path(kind, f"{name}.yaml")
-    aliases = {
-        str(alias).lower(): known
-        for known in names
-        for alias in documents.load(data_path(kind, f"{known}.yaml")).data.get("aliases", [])
-    }
-    known = next((known for known in names if known == name.lower()), aliases.get(name.lower()))
-    if known is None:
+    aliases = {} if name in _names(kind) else _aliases(kind)
+    known = _known(kind, name, aliases)
+    if not known:
+        names = _names(kind)
         close = schema.closest(name, (*names, *aliases))
         suggestion = aliases.get(close, close)
         fault = Fault(noun, f"{name!r} is not in the catalog", "", f"one of {', '.join(names)}", suggestion)
         raise BadInput(fault)
     return data_path(kind, f"{known}.yaml")
+
+
+def _known(kind: str, name: str, aliases: Mapping[str, str]) -> str:
+    names = _names(kind)
+    lower = name.lower()
+    return next((known for known in names if known == lower), "") or aliases.get(lower, "")
+
+
+def _aliases(kind: str) -> dict[str, str]:
+    """Each entry's name by its aliases in lower case."""
+    return {
+        str(alias).lower(): known
+        for known in _names(kind)
+        for alias in documents.load(data_path(kind, f"{known}.yaml")).data.get("aliases", [])
+    }

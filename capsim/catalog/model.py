@@ -10,6 +10,7 @@ from capsim.catalog.attention import (
     LayerGroup,
     LinearAttention,
 )
+from capsim.catalog.vision import Vision
 from capsim.errors import BadInput
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
@@ -71,6 +72,8 @@ class Model:
         full_layers: with `window` or `linear`, indices of the layers whose attention sees everything.
         kv_shared_layers: last layers that read an earlier layer's KV cache and have none of their own.
         output_gate: heads' outputs are gated by a projection of the queries' size.
+        vision: encoder of images beside it, whose weights are not among `parameters`; None: it reads text only, or its
+            encoder is not counted (`source` then says so).
     """
 
     name: str
@@ -94,6 +97,7 @@ class Model:
     full_layers: tuple[int, ...] = ()
     kv_shared_layers: int = 0
     output_gate: bool = False
+    vision: Vision | None = None
 
     @property
     def full_attention(self) -> HeadAttention | LatentAttention:
@@ -146,10 +150,11 @@ class Model:
         """Key-value heads on one of `ranks` GPUs: split, and replicated where there are more GPUs than heads.
 
         Raises:
-            BadInput: an attention kind other than ``gqa``, or a number of GPUs that cannot share the model.
+            BadInput: an attention kind without KV heads, or a number of GPUs that cannot share the model.
         """
-        if self.attention != "gqa":
-            raise BadInput(f"model {self.name}: attention {self.attention!r} is not covered, expected 'gqa'")
+        if self.attention not in ("gqa", "sliding-window"):
+            what = f"model {self.name}: attention {self.attention!r} is not covered"
+            raise BadInput(f"{what}, expected 'gqa' or 'sliding-window'")
         self.check_splits_over(ranks)
         return max(1, self.kv_heads // ranks)
 
@@ -209,7 +214,7 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """All weights of the model, elements."""
+        """All weights of the language model, elements."""
         return self._parameters(0 if self.experts is None else self.experts.count)
 
     @property

@@ -2,6 +2,7 @@
 
 from capsim.memory.additions import Additions, Draft, LoraSlots
 from capsim.memory.budget import MemoryFit, fit_memory
+from capsim.memory.images import Images
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryLine
 from capsim.memory.weights import weight_bytes
@@ -9,6 +10,7 @@ from capsim.memory.weights import weight_bytes
 __all__ = [
     "Additions",
     "Draft",
+    "Images",
     "KvLayout",
     "LoraSlots",
     "MemoryFit",

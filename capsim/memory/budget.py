@@ -80,6 +80,7 @@ def fit_memory(
     pipeline_parallel_size: int = 1,
     enforce_eager: bool = False,
     additions: Additions = NOTHING_BESIDE,
+    images_per_prompt: int = 0,
 ) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
@@ -104,9 +105,10 @@ def fit_memory(
         pipeline_parallel_size: stages that the layers are cut into; the replica has this many times the ranks.
         enforce_eager: no CUDA graphs are captured.
         additions: a draft model, LoRA slots and a reserve.
+        images_per_prompt: most images of one prompt (``limit_mm_per_prompt``); 0: text only, without the encoder.
 
     Raises:
-        BadInput: a setting that no engine would accept.
+        BadInput: a setting that no engine would accept, or images for a model whose encoder is not known.
         Infeasible: the weights leave no room, or the blocks hold less than one sequence of `max_model_len` (vLLM
             refuses to start); with what would make it fit.
     """
@@ -128,6 +130,7 @@ def fit_memory(
             pipeline_parallel_size,
             enforce_eager,
             additions,
+            images_per_prompt,
         )
     )
 
@@ -168,6 +171,8 @@ def _refuse_impossible(question: MemoryQuestion) -> None:
         )
         if value < 1
     ]
+    if question.images_per_prompt < 0:
+        faults.append(f"images_per_prompt {question.images_per_prompt}, expected at least 0")
     if not 0 < question.gpu_memory_utilization <= 1:
         faults.append(f"gpu_memory_utilization {question.gpu_memory_utilization}, expected a share in (0, 1]")
     if faults:

@@ -40,6 +40,7 @@ def changes(question: MemoryQuestion) -> tuple[Change, ...]:
         *_parallelism(question),
         *_limits(question),
         *_graphs(question),
+        *_text_only(question),
     )
 
 
@@ -95,3 +96,8 @@ def _graphs(question: MemoryQuestion) -> Iterator[Change]:
     if Workspace.of(question.engine_version).graphs_inside and not question.enforce_eager:
         price = "slower steps"
         yield Change("enforce_eager true", price, replace(question, enforce_eager=True))
+
+
+def _text_only(question: MemoryQuestion) -> Iterator[Change]:
+    if question.images_per_prompt:
+        yield Change("limit_mm_per_prompt 0", "no images", replace(question, images_per_prompt=0))

@@ -55,21 +55,31 @@ def measured_lines(question: MemoryQuestion, log: StartupLog) -> tuple[MemoryLin
     """The lines above the KV cache, measured where the log prints them."""
     total = question.gpu.memory if log.total is None else log.total
     question = replace(question, gpu=replace(question.gpu, memory=total))
+    deductions = question.deductions()
+    # The engine prints the encoder's weights and the images of its profiling run as part of these two.
+    images = {line.name: line.bytes for line in deductions}
+    inside = {
+        "weights": images.get("vision encoder", 0),
+        "activations": sum(
+            images.get(name, 0) for name in ("encoder cache", "pixels", "encoder activations")
+        ),
+    }
     measured = {
         "GPU memory": log.total,
-        "weights": _taken(log.weights),
-        "activations": _taken(log.activations),
+        "weights": _taken(log.weights, inside["weights"]),
+        "activations": _taken(log.activations, inside["activations"]),
     }
     if log.non_torch is not None:
         measured |= {"outside PyTorch": -log.non_torch, "communication": 0}
     graphs = _graphs(question, log)
     lines = []
-    for line in question.deductions():
+    for line in deductions:
         size = measured.get(line.name)
         if line.name == "CUDA graphs" and graphs is not None:
             lines.append(graphs)
         elif size is not None:
             note = "in the line above" if line.name == "communication" else "printed by the engine"
+            note += ", less what images take" if inside.get(line.name) else ""
             lines.append(MemoryLine(line.name, size, "measured", note))
         else:
             lines.append(line)
@@ -95,8 +105,9 @@ def disagreements(question: MemoryQuestion, log: StartupLog) -> tuple[str, ...]:
     )
 
 
-def _taken(size: int | None) -> int | None:
-    return None if size is None else -size
+def _taken(size: int | None, inside: int) -> int | None:
+    """What a printed size takes, without lines that are counted by themselves."""
+    return None if size is None else -size - inside
 
 
 def _graphs(question: MemoryQuestion, log: StartupLog) -> MemoryLine | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import Model
 from capsim.catalog.stage import Stage, pipeline_stages
+from capsim.errors import BadInput
 from capsim.memory.additions import NOTHING_BESIDE, Additions
+from capsim.memory.images import Images
 from capsim.memory.kv import KvLayout
 from capsim.memory.weights import weight_bytes
 from capsim.memory.workspace import Workspace
@@ -51,6 +54,7 @@ class MemoryQuestion:
     pipeline_parallel_size: int = 1
     enforce_eager: bool = False
     additions: Additions = NOTHING_BESIDE
+    images_per_prompt: int = 0
 
     @cached_property
     def stage(self) -> Stage:
@@ -84,6 +88,28 @@ class MemoryQuestion:
     def deductions(self) -> tuple[MemoryLine, ...]:
         """The memory table of the deciding stage, down to what is left for the KV cache: the sum of these lines."""
         return self._deductions(self.stage)
+
+    @property
+    def images(self) -> Images | None:
+        """The images of a step; None where the engine takes text only, which then loads no encoder.
+
+        Raises:
+            BadInput: images for a model whose encoder is not known.
+        """
+        if not self.images_per_prompt:
+            return None
+        if self.model.vision is None:
+            raise BadInput(
+                f"{self.images_per_prompt} images a prompt: the catalog knows no vision encoder of {self.model.name}, "
+                "expected 0"
+            )
+        return Images.of(
+            self.model.vision,
+            per_prompt=self.images_per_prompt,
+            max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )
 
     def holds_graphs(self) -> bool:
         """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
@@ -146,11 +172,17 @@ class MemoryQuestion:
             *self._graph_lines(workspace, stage),
             *(
                 MemoryLine(name, -size, tag, note)
-                for name, size, tag, note in self.additions.sizes(
-                    self.model, self.tensor_parallel_size, stage
+                for name, size, tag, note in (
+                    *self._image_sizes(stage, activation),
+                    *self.additions.sizes(self.model, self.tensor_parallel_size, stage),
                 )
             ),
         )
+
+    def _image_sizes(self, stage: Stage, activation: int) -> Iterator[tuple[str, int, str, str]]:
+        """What images take of a rank; in a pipeline the first stage has them."""
+        if self.images is not None and stage.embeds:
+            yield from self.images.sizes(self.tensor_parallel_size, activation)
 
     def _parallelism(self, stage: Stage) -> str:
         """How the weights are shared, and the stage of a pipeline that decides."""

@@ -14,7 +14,7 @@ def remedies(question: MemoryQuestion) -> tuple[str, ...]:
 
     Best first: what costs nothing (utilization), what costs GPUs but leaves every output as it is (tensor
     parallelism), what changes outputs a little (fp8, else int4, either then owes a quality gate), what refuses long
-    requests.
+    requests. An engine that is to see may also be run for text alone.
     """
     if question.num_gpu_blocks is not None:
         needed = question.needed_blocks(question.max_model_len)
@@ -25,6 +25,7 @@ def remedies(question: MemoryQuestion) -> tuple[str, ...]:
         *_more_ranks(question),
         *_precision(question),
         *_shorter(question, blocks),
+        *_text_only(question),
     )
     return found or (_larger_gpu(question),)
 
@@ -82,6 +83,12 @@ def _shorter(question: MemoryQuestion, blocks: int) -> Iterator[str]:
     fits = bisect_right(range(1, question.max_model_len), blocks, key=question.needed_blocks)
     if fits > 0:
         yield f"max_model_len of at most {fits}"
+
+
+def _text_only(question: MemoryQuestion) -> Iterator[str]:
+    changed = replace(question, images_per_prompt=0)
+    if changed != question and _fits(changed):
+        yield _with_room("limit_mm_per_prompt 0: no images", changed)
 
 
 def _larger_gpu(question: MemoryQuestion) -> str:

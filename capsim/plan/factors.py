@@ -4,58 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from capsim.catalog.model import DTYPE_BYTES
+from capsim.catalog.model import DTYPE_BYTES, Model
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryQuestion
-
-Lengths = NDArray[np.int64]
-
-
-class Factor(NamedTuple):
-    """One factor.
-
-    Attributes:
-        name: what it is here.
-        note: against what.
-        tokens_ratio: tokens that the same bytes hold, here to without it, in sequences of `max_model_len`.
-        concurrency_ratio: sequences that they hold at once, here to without it.
-    """
-
-    name: str
-    note: str
-    tokens_ratio: float
-    concurrency_ratio: float
+from capsim.plan.factor import Factor
+from capsim.plan.request_factors import request_factors
+from capsim.plan.sequences import Lengths, Sequences
 
 
-def factors(question: MemoryQuestion, final: Lengths, lengths: tuple[Lengths, Lengths]) -> tuple[Factor, ...]:
-    """The factors that a scenario has.
+def factors(question: MemoryQuestion, pool_bytes: int, sequences: Sequences) -> tuple[Factor, ...]:
+    """The factors that a scenario has: those of the model, of the engine, and of the requests.
 
     Args:
         question: model, precision and parallelism.
-        final: tokens of each sequence at its end.
-        lengths: prompt and output tokens of each.
+        pool_bytes: the KV cache of a rank.
+        sequences: of the demand.
     """
     return (
         *_architecture(question),
         *_copies(question),
         *_precision(question),
-        _blocks(question, final),
-        _ages(lengths),
+        _blocks(question, sequences.final),
+        *request_factors(question, pool_bytes, sequences),
     )
-
-
-def live_tokens(prompt: Lengths, output: Lengths) -> float:
-    """Tokens that a running sequence holds on average over its decode.
-
-    Sequences are seen as often as they are long, and grow by a token a step: E[output * (prompt + output / 2)] /
-    E[output]. Prompts being computed hold less, and are short beside the decode.
-    """
-    return float((output * (prompt + output / 2)).sum() / output.sum())
 
 
 def _architecture(question: MemoryQuestion) -> Iterator[Factor]:
@@ -71,8 +45,7 @@ def _architecture(question: MemoryQuestion) -> Iterator[Factor]:
     elif model.kv_heads < model.attention_heads:
         name = f"{model.kv_heads} KV heads for {model.attention_heads} query heads"
         full = replace(model, kv_heads=model.attention_heads)
-        ratio = _longest(question, replace(question, model=full).layout) / _longest(question, question.layout)
-        yield Factor(name, "against as many KV heads as query heads", ratio, ratio)
+        yield _of_model(name, "against as many KV heads as query heads", question, full)
     if model.window is not None:
         kept = KvLayout.of(
             model,
@@ -85,6 +58,20 @@ def _architecture(question: MemoryQuestion) -> Iterator[Factor]:
         ratio = _longest(question, kept) / _longest(question, question.layout)
         note = "against layers that keep every token, at max_model_len"
         yield Factor(f"layers with a window of {model.window} tokens", note, ratio, ratio)
+    if model.linear is not None:
+        growing = replace(model, attention="gqa" if latent is None else "mla", linear=None, full_layers=())
+        note = "against layers that keep every token, at max_model_len"
+        yield _of_model(f"{model.linear_layers} layers with a state", note, question, growing)
+    if model.kv_shared_layers:
+        note = "against a KV cache in every layer"
+        name = f"{model.kv_shared_layers} layers read an earlier one's"
+        yield _of_model(name, note, question, replace(model, kv_shared_layers=0))
+
+
+def _of_model(name: str, note: str, question: MemoryQuestion, other: Model) -> Factor:
+    """What a longest sequence holds in another model, to what it holds in this one."""
+    ratio = _longest(question, replace(question, model=other).layout) / _longest(question, question.layout)
+    return Factor(name, note, ratio, ratio)
 
 
 def _copies(question: MemoryQuestion) -> Iterator[Factor]:
@@ -113,16 +100,6 @@ def _blocks(question: MemoryQuestion, final: Lengths) -> Factor:
     ratio = float(used / held)
     note = f"{1 - ratio:.2%} of what sequences hold is not filled; against blocks of one token"
     return Factor(f"blocks of {layout.block_size} tokens", note, 1.0, ratio)
-
-
-def _ages(lengths: tuple[Lengths, Lengths]) -> Factor:
-    prompt, output = lengths
-    live, end = live_tokens(prompt, output), float((output * (prompt + output - 1)).sum() / output.sum())
-    note = (
-        f"a running sequence holds {live:,.0f} tokens on average, {end:,.0f} at its end; against all at their end "
-        "at once"
-    )
-    return Factor("sequences of all ages", note, 1.0, end / live)
 
 
 def _longest(question: MemoryQuestion, layout: KvLayout) -> float:

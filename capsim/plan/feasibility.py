@@ -14,18 +14,15 @@ from capsim.memory.changes import Change, changes
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryQuestion
 from capsim.plan.deployment import SAMPLE, Fitted, memory_question
-from capsim.plan.factors import factors, live_tokens
+from capsim.plan.factors import factors
+from capsim.plan.sequences import Sequences, mean_blocks
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """A replica's KV pool beside the sequences that a demand puts into it.
-
-    A sequence holds its prompt when it begins to decode and all but its last output token when it ends: that one is
-    never fed back. Its final length is prompt + output - 1 tokens.
-    """
+    """A replica's KV pool beside the sequences that a demand puts into it."""
 
     deployment: Fitted
 
@@ -43,15 +40,30 @@ class Feasibility:
 
     @cached_property
     def final(self) -> NDArray[np.int64]:
-        """Final length of each sequence, tokens."""
+        """Final length of each sequence, tokens: see `Sequences`."""
         prompt, output = self.lengths
         final: NDArray[np.int64] = prompt + output - 1
         return final
 
+    @cached_property
+    def sequences(self) -> Sequences:
+        """What the demand puts into the pool."""
+        prompt, output = self.lengths
+        scenario = self.deployment.scenario
+        reuse = self.deployment.demand.description()["prefix_reuse"]
+        return Sequences(
+            prompt,
+            output,
+            self.running[0],
+            scenario.demand.sampling,
+            reuse if isinstance(reuse, float) else 0.0,
+            scenario.engine.enable_prefix_caching,
+        )
+
     @property
     def live_tokens(self) -> float:
-        """Tokens that a running sequence holds on average: see `capsim.plan.factors.live_tokens`."""
-        return live_tokens(*self.lengths)
+        """Tokens that a running sequence holds on average: see `Sequences.live_tokens`."""
+        return self.sequences.live_tokens
 
     @property
     def running(self) -> tuple[int, str]:
@@ -64,7 +76,7 @@ class Feasibility:
         memory, (running, limit) = self.deployment.memory, self.running
         prompt, output = self.lengths
         # Half-way through its decode a sequence is as long as it is on average.
-        blocks = _mean_blocks(memory.layout, prompt + output // 2, output)
+        blocks = mean_blocks(memory.layout, prompt + output // 2, output)
         return {
             "run_at_once": running,
             "limit": limit,
@@ -102,12 +114,13 @@ class Feasibility:
 
     def factors(self) -> list[Json]:
         """What multiplies and what reduces the KV cache here: tokens and concurrency against doing without it."""
-        return [factor._asdict() for factor in factors(self.question, self.final, self.lengths)]
+        pool_bytes = self.deployment.memory.kv_bytes
+        return [factor._asdict() for factor in factors(self.question, pool_bytes, self.sequences)]
 
     def fit_at_once(self, layout: KvLayout, blocks: int | None = None) -> float:
         """Sequences of the demand, at their final lengths, whose blocks a pool holds."""
         usable = self.deployment.memory.usable_blocks if blocks is None else blocks - 1
-        return max(0, usable) / _mean_blocks(layout, self.final)
+        return max(0, usable) / mean_blocks(layout, self.final)
 
     @cached_property
     def _p95(self) -> int:
@@ -176,12 +189,3 @@ class Feasibility:
             "run_at_once": min(int(fit), most),
             "longest_at_once": longest,
         }
-
-
-def _mean_blocks(
-    layout: KvLayout, tokens: NDArray[np.int64], weights: NDArray[np.int64] | None = None
-) -> float:
-    """Blocks of sequences of these lengths on average; each length is looked up once."""
-    lengths, places = np.unique(tokens, return_inverse=True)
-    times = np.bincount(places, weights)
-    return float(np.average([layout.blocks(int(length)) for length in lengths], weights=times))

@@ -262,7 +262,7 @@ def test_attention_and_its_shape_go_together(tmp_path: Path, old: str, new: str,
     assert [fault.what for fault in refusal.value.faults if isinstance(fault, Fault)] == faults
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-next-80b-a3b"])
 def test_kinds_that_step_costs_do_not_price_are_refused_by_name(name: str) -> None:
     model = load_model(name)
     with pytest.raises(BadInput, match=f"model {name}: attention '{model.attention}' is not covered"):

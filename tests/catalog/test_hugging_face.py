@@ -41,6 +41,16 @@ LATENT = {
     "v_head_dim": 128,
     "moe_layer_freq": 1,
 }
+SIGLIP = {
+    "model_type": "siglip_vision_model",
+    "num_hidden_layers": 27,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_attention_heads": 16,
+    "image_size": 896,
+    "patch_size": 14,
+    "vision_use_head": False,
+}
 CONFIGS: dict[str, Config] = {
     "llama-3.1-8b": LLAMA,
     "qwen2.5-7b": {
@@ -112,7 +122,8 @@ CONFIGS: dict[str, Config] = {
             "query_pre_attn_scalar": 168,
             "sliding_window": 1024,
         },
-        "vision_config": {"num_attention_heads": 16},
+        "mm_tokens_per_image": 256,
+        "vision_config": SIGLIP,
     },
     "gpt-oss-20b": {
         "model_type": "gpt_oss",

@@ -4,7 +4,6 @@ from statistics import median
 
 import numpy as np
 
-from tests.cost.hardware import GIB
 from tests.memory.startups import STARTUPS, Startup
 
 COLUMNS = ("weights", "activations", "outside", "KV cache", "weights", "KV cache")
@@ -13,12 +12,11 @@ COLUMNS = ("weights", "activations", "outside", "KV cache", "weights", "KV cache
 def row(startup: Startup) -> str:
     """Signed errors, model - engine: GiB of the lines, then relative."""
     fit = startup.fit()
-    sizes = {line.name: abs(line.bytes) / GIB for line in fit.lines}
-    outside = sizes["outside PyTorch"] + sizes.get("communication", 0)
+    sizes = startup.printed(fit)
     printed = (
         (sizes["weights"], startup.weights),
         (sizes["activations"], startup.activations),
-        (outside, startup.outside_pytorch),
+        (sizes["outside PyTorch"], startup.outside_pytorch),
         (sizes["KV cache"], startup.kv),
     )
     cells = [f"{model - engine:+11.2f}" if engine else f"{'-':>11}" for model, engine in printed]

@@ -8,7 +8,7 @@ import pytest
 from capsim.memory.workspace import Workspace
 from tests.cost.hardware import GIB
 from tests.memory.__main__ import main
-from tests.memory.startups import EXPERTS, OTHERS, PIPELINES, PLAIN, STARTUPS, VISION, WINDOWED, Startup
+from tests.memory.startups import EXPERTS, OTHERS, PIPELINES, PLAIN, ROTARY, STARTUPS, WINDOWED, Startup
 
 
 def by_source(startup: Startup) -> str:
@@ -17,12 +17,11 @@ def by_source(startup: Startup) -> str:
 
 def line_errors(startup: Startup) -> dict[str, float]:
     """Model - engine, GiB."""
-    sizes = {line.name: abs(line.bytes) / GIB for line in startup.fit().lines}
-    outside = sizes["outside PyTorch"] + sizes.get("communication", 0.0)
+    sizes = startup.printed(startup.fit())
     return {
         "weights": sizes["weights"] - startup.weights,
         "activations": sizes["activations"] - startup.activations,
-        "outside PyTorch": outside - startup.outside_pytorch,
+        "outside PyTorch": sizes["outside PyTorch"] - startup.outside_pytorch,
         "KV cache": sizes["KV cache"] - startup.kv,
     }
 
@@ -45,7 +44,7 @@ def test_rows_that_the_rules_were_not_drawn_from_are_as_near() -> None:
     assert max(abs(startup.errors(startup.fit())["KV cache"]) for startup in OTHERS) <= 0.1
 
 
-@pytest.mark.parametrize("startup", [row for row in PLAIN + WINDOWED if row.reason != VISION], ids=by_source)
+@pytest.mark.parametrize("startup", [row for row in PLAIN + WINDOWED if row.reason != ROTARY], ids=by_source)
 def test_the_table_follows_the_engine_line_by_line(startup: Startup) -> None:
     errors = line_errors(startup)
     # The engine pads vocabularies, keeps rotary tables and scales, and rounds each tensor up to 512 bytes.
@@ -56,6 +55,17 @@ def test_the_table_follows_the_engine_line_by_line(startup: Startup) -> None:
     assert abs(errors["outside PyTorch"]) <= 0.22
     # All together: 0.4 % of the GPU's memory.
     assert abs(errors["KV cache"]) <= 0.004 * startup.memory
+
+
+@pytest.mark.parametrize("startup", [row for row in WINDOWED if row.reason == ROTARY], ids=by_source)
+def test_the_table_follows_an_engine_that_sees_but_for_its_rotary_tables(startup: Startup) -> None:
+    errors = line_errors(startup)
+    # Cosines and sines at 16 bits of 131,072 positions in windows, and of 8 times as many where everything is seen.
+    tables = 2 * 131072 * startup.model.head_dim * (1 + 8) / GIB
+    # As without an encoder.
+    assert abs(errors["weights"] + tables) <= 0.005 * startup.weights + 0.03
+    assert abs(errors["activations"]) <= 0.06 + 0.01 * startup.activations
+    assert abs(errors["KV cache"] - tables) <= 0.004 * startup.memory
 
 
 @pytest.mark.parametrize("startup", EXPERTS, ids=by_source)

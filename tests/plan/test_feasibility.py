@@ -4,16 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from capsim.catalog import load_model
 from capsim.errors import BadInput
+from capsim.memory import KvLayout
 from capsim.memory.startup_log import read_startup_log
 from capsim.plan.deployment import deploy, fitted
+from capsim.plan.factors import factors
 from capsim.plan.feasibility import Feasibility
 from capsim.plan.fit_result import fit_result
+from capsim.plan.request_factors import request_blocks
 from capsim.plan.result import not_modelled
+from capsim.plan.sequences import Sequences
 from capsim.plan.startup import fitted_as_logged
 from capsim.scenario import load
+from tests.cost.hardware import GIB
 
 HERE = Path(__file__).parent
 LOG = HERE.parent / "memory" / "logs" / "vllm-0.19.log"
@@ -35,6 +42,11 @@ LOGGED = (
 
 def feasibility(*overrides: str) -> Feasibility:
     return Feasibility(fitted(load(HERE / "small.yaml", [*FIXED, *overrides])))
+
+
+def sequences(prompt: int = 1000, output: int = 201) -> Sequences:
+    """Sequences that are all alike, with a prefix cache."""
+    return Sequences(np.full(3, prompt), np.full(3, output), running=1, prefix_caching=True)
 
 
 def by_name(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -106,6 +118,105 @@ def test_factors_of_a_latent_and_of_windows() -> None:
     windows = by_name(feasibility("model=gpt-oss-20b").factors())
     # Half of the layers keep 128 of 4,096 tokens, and one block more.
     assert 1.9 < windows["layers with a window of 128 tokens"]["tokens_ratio"] < 2
+
+
+def test_factors_of_states_and_of_layers_without_a_cache() -> None:
+    overrides = ("model=qwen3-next-80b-a3b", "engine.tensor_parallel_size=2", "engine.num_gpu_blocks=4000")
+    states = by_name(feasibility(*overrides).factors())
+    # 48 layers of 4,096 tokens in blocks of 16, to 12 of 8 blocks of 544 and three groups of one block of 12 layers,
+    # 544 tokens of one KV head of a rank, 2 x 256 elements of 16 bits, each.
+    kept, held = 48 * 4096, 12 * (8 + 3) * 544
+    assert states["36 layers with a state"]["tokens_ratio"] == kept / held
+    model = replace(load_model("llama-3.1-8b"), kv_shared_layers=12)
+    question = replace(feasibility().question, model=model)
+    found = {factor.name: factor for factor in factors(question, GIB, sequences())}
+    assert found["12 layers read an earlier one's"].tokens_ratio == 32 / 20
+
+
+def test_what_more_and_longer_sequences_hold() -> None:
+    found = by_name(feasibility("engine.max_num_seqs=50").factors())
+    # 50 sequences take a sampler's workspace of 50 rows of logits; it is below that of the MLP, as for one.
+    assert found["50 sequences at once"]["tokens_ratio"] == 1
+    assert "hold 55,025 live tokens, one holds 1,100" in found["50 sequences at once"]["note"]
+    many = by_name(feasibility("engine.max_num_seqs=2048").factors())
+    # 4,050 usable blocks of 2 MiB and the null block; 14 bytes a logit, less the MLP's peak that one sequence has.
+    peak = 2 * 2048 * (3 * 14336 + 2 * 4096)
+    more = 2048 * 128256 * 14 + 2 * 2048 * 4096 - peak
+    pool = 4051 * 16 * 131072
+    assert many["54 sequences at once"]["tokens_ratio"] == pytest.approx(pool / (pool + more), rel=1e-12)
+    # 1,401 tokens instead of 1,200: 88 blocks instead of 75; 402 tokens of output beside 1,201 of 1,000 + 201.
+    longer = found["outputs twice as long"]
+    assert longer["concurrency_ratio"] == 75 / 88
+    assert "1,201 live tokens" in longer["note"]
+    assert f"{2 * 1201 / 1100.5:.3g} times" in longer["note"]
+    # No output goes beyond max_model_len.
+    full = feasibility("engine.max_model_len=1201", "engine.max_num_seqs=50").factors()
+    assert by_name(full)["outputs twice as long"]["concurrency_ratio"] == 1
+
+
+@pytest.mark.parametrize(("caching", "blocks"), [("true", 62 + 4 * 13), ("false", 4 * 75)])
+def test_samples_share_their_prompts_full_blocks(caching: str, blocks: int) -> None:
+    sampling = f"engine.enable_prefix_caching={caching}"
+    found = by_name(feasibility("demand.sampling={n: 4}", sampling).factors())["4 samples a request"]
+    # 1,000 tokens fill 62 blocks of 16; 1,200 tokens take 13 more.
+    assert found["concurrency_ratio"] == 75 / blocks
+    assert found["tokens_ratio"] == 4 * 75 / blocks
+    best = by_name(feasibility("demand.sampling={n: 1, best_of: 4}", sampling).factors())
+    assert best["4 samples a request"] == found
+    beams = by_name(feasibility("demand.sampling={n: 4, beam_width: 4}", sampling).factors())
+    assert beams["4 beams a request"]["concurrency_ratio"] == found["concurrency_ratio"]
+    assert "4 samples a request" not in beams
+
+
+def test_the_last_token_of_a_prompt_is_never_shared_and_windows_and_states_are_held_by_each() -> None:
+    held = sequences(prompt=1024, output=1)
+    layout = feasibility().question.layout
+    # 64 full blocks, of which the last is computed again by each sample.
+    assert request_blocks(layout, held, 3) == 63 + 3 * 1
+    gpt_oss = KvLayout.of(load_model("gpt-oss-20b"), 1, "bfloat16", 16)
+    window = gpt_oss.blocks(1024) - 64
+    assert request_blocks(gpt_oss, held, 3) == 63 + 3 * 1 + 3 * window
+    hybrid = KvLayout.of(load_model("qwen3-next-80b-a3b"), 2, "bfloat16", 16)
+    assert request_blocks(hybrid, held, 3) == 1 + 3 * 1 + 3 * 3  # two blocks of 544 tokens, three of states
+
+
+def test_a_request_of_one_sample_has_no_copies() -> None:
+    for sampling in ("{}", "{n: 1, temperature: 0.7}", "{n: four}"):
+        names = by_name(feasibility(f"demand.sampling={sampling}").factors())
+        assert not any("samples" in name or "beams" in name for name in names)
+
+
+def test_shared_prefixes_are_held_once_at_best() -> None:
+    question = feasibility().question
+    reused = replace(sequences(), prefix_reuse=0.5)
+    (found,) = (f for f in factors(question, GIB, reused) if f.name == "shared prefixes")
+    # 500 of 1,000 prompt tokens are held once; 700 of 1,200 tokens take 44 of 75 blocks.
+    assert found.concurrency_ratio == found.tokens_ratio == 75 / 44
+    assert found.note.startswith("50% of the prompt tokens, at best")
+    without = replace(reused, prefix_caching=False)
+    assert "shared prefixes" not in {factor.name for factor in factors(question, GIB, without)}
+    assert "shared prefixes" not in {factor.name for factor in factors(question, GIB, sequences())}
+
+
+def test_the_demands_reuse_is_what_counts() -> None:
+    prefix = "demand.synthetic.prefix={tokens: 500, count: 1}"
+    found = by_name(feasibility(prefix, "engine.enable_prefix_caching=true").factors())
+    assert found["shared prefixes"]["concurrency_ratio"] == 75 / 44
+
+
+def test_images_are_tokens_of_the_prompt_and_an_encoder() -> None:
+    question = feasibility("model=gemma-3-27b").question
+    names = {factor.name for factor in factors(question, 40 * GIB, sequences())}
+    assert not any(name.startswith("images") for name in names)
+    seeing = replace(question, images_per_prompt=2)
+    (found,) = (f for f in factors(seeing, 40 * GIB, sequences()) if f.name == "images, 2 a prompt")
+    taken = question.kv_bytes - seeing.kv_bytes
+    pool = 40 * GIB / (40 * GIB + taken)
+    assert found.tokens_ratio == pool
+    # 1,200 tokens, 512 of which are two images: 75 and 43 blocks of each of six groups, less what windows freed.
+    blocks = question.layout.blocks
+    assert found.concurrency_ratio == pytest.approx(pool * blocks(688) / blocks(1200), rel=1e-12)
+    assert found.note.startswith("at most 512 tokens of each prompt")
 
 
 def test_any_attention_kind_fits_without_a_step_cost() -> None:
