@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
 from capsim.catalog.stage import pipeline_stages
+from capsim.cost.attention_time import AttentionTime
 from capsim.cost.efficiency import Efficiency
 from capsim.cost.experts import ExpertLayer
 from capsim.cost.kernels import ACTIVATION_BYTES, Kernels, Precision
@@ -22,9 +23,8 @@ class Operators:
 
     Attributes:
         experts: the part of a layer with experts that is not attention; None: the model is dense.
-        seconds_per_context_token: decode attention of all layers for one token of context.
-        seconds_per_query_key_pair: prefill attention arithmetic of all layers for one pair of query and key.
-        attention_floor: least seconds of all layers' attention in a step.
+        attention: of the layers that see everything.
+        windowed_attention: of those with a window; None: there are none.
 
     Raises:
         BadInput: see `RooflineCost`.
@@ -72,11 +72,28 @@ class Operators:
         self._key_size = kv_heads * model.head_dim
         self._kv_bytes = 2 * self._key_size * DTYPE_BYTES[kv_dtype]
         attention_bandwidth = gpu.memory_bandwidth * efficiency.attention_bandwidth
-        self.seconds_per_context_token = model.layers * self._kv_bytes / attention_bandwidth
         # Two products (queries with keys, weights with values), a multiplication and an addition each.
         attention_flops = self._wide.flops * efficiency.attention_compute
-        self.seconds_per_query_key_pair = model.layers * 4 * self._query_size / attention_flops
-        self.attention_floor = model.layers * efficiency.attention_latency
+        per_pair = 4 * self._query_size / attention_flops
+
+        def attention(layers: int, window: int) -> AttentionTime:
+            latency = layers * efficiency.attention_latency
+            per_context = layers * self._kv_bytes / attention_bandwidth
+            return AttentionTime(per_context, layers * per_pair, latency, window)
+
+        windowed = 0 if model.window is None else model.layers - len(model.full_layers)
+        self.attention = attention(model.layers - windowed, 0)
+        self.windowed_attention = attention(windowed, model.window or 0) if windowed else None
+
+    @property
+    def seconds_per_context_token(self) -> float:
+        """Decode attention of the layers that see everything, for one token of context."""
+        return self.attention.per_context
+
+    @property
+    def seconds_per_query_key_pair(self) -> float:
+        """Prefill attention arithmetic of the same layers, for one pair of query and key."""
+        return self.attention.per_pair
 
     def token_seconds(self, tokens: int) -> float:
         """All layers' matrix products, element-wise kernels and transfers for `tokens` tokens of a batch."""

@@ -15,6 +15,7 @@ from capsim.cost.mixed_attention import MixedAttention
 from capsim.cost.profile_tables import Profile, Skew
 from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import UNBOUNDED, Factor, Line, StepCost
+from capsim.errors import BadInput
 
 _THOUSANDTHS = 1000
 """Ratios of contexts are compared in whole thousandths, so that a line ends at the same step however it is reached."""
@@ -40,7 +41,8 @@ class ProfileCost(StepCost):
         expert_parallel: whole experts are dealt out to the ranks, instead of each being split over all.
 
     Raises:
-        BadInput: the profile was measured for another model, dtype, number of ranks or split of the experts.
+        BadInput: a model with windowed layers; or the profile was measured for another model, dtype, number of ranks or
+            split of the experts.
     """
 
     source = "measured"
@@ -55,6 +57,9 @@ class ProfileCost(StepCost):
         *,
         expert_parallel: bool = False,
     ) -> None:
+        if model.window is not None:
+            what = f"model {model.name}: measured tables of layers with a window are not covered"
+            raise BadInput(f"{what}, expected the roofline")
         profile.check(model, weight_dtype, kv_dtype, tensor_parallel_size, expert_parallel)
         self.profile = profile
         stated = profile.provenance
@@ -79,7 +84,7 @@ class ProfileCost(StepCost):
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of one step with this batch."""
-        chunks, decodes, context, query_tokens, _, _, largest = batch
+        chunks, decodes, context, query_tokens, _, _, largest, _ = batch
         rows = decodes * query_tokens
         if not chunks:
             return self._decode_part[rows] + self._decode_attention(decodes, context, largest)
@@ -95,7 +100,7 @@ class ProfileCost(StepCost):
 
     def line(self, batch: BatchShape) -> Line:
         """Times of the steps from this pure-decode batch on, up to the next measured context."""
-        _, decodes, context, query_tokens, _, _, largest = batch
+        _, decodes, context, query_tokens, _, _, largest, _ = batch
         base = self._decode_part[decodes * query_tokens]
         row = self._decode_row[decodes]
         first, slope, steps = _ahead(row, context, decodes)

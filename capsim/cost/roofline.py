@@ -20,14 +20,15 @@ class RooflineCost(StepCost):
     two all-reduces), what depends on its sequences (output projection and sampling), attention, and the host.
     Attention is one kernel a layer for all sequences of the batch (FlashAttention over ragged lengths): chunks by
     their FLOPs or KV bytes, decodes by the KV they read, and never less than the kernel's latency. For a fixed number
-    of decodes a step is therefore flat in the context up to one knee, and linear from there on.
+    of decodes a step is therefore flat in the context up to one knee, and linear from there on. Layers with a window
+    have a kernel of their own, and a context that ends at the window.
 
     With a pipeline a step is one pass of one batch through all stages and the transfers between them: the latency of a
     batch. That several batches are on their way at once, each on another stage, is not modelled, so the throughput of
     a pipeline cannot be read from it.
 
     Args:
-        model: dense or with experts, with grouped-query attention.
+        model: dense or with experts, with grouped-query attention, in some layers over a window.
         gpu: its data sheet; FLOPs of ``bfloat16`` are needed, and of ``fp8`` where the GPU computes it.
         tensor_parallel_size: GPUs that share each layer.
         weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``, which save bytes and
@@ -76,37 +77,45 @@ class RooflineCost(StepCost):
             f"{tensor_parallel_size * pipeline_parallel_size} x {gpu.name}{stages}{experts},"
             " from data sheets and stated efficiencies"
         )
-        self._per_context = self.operators.seconds_per_context_token
-        self._per_pair = self.operators.seconds_per_query_key_pair
-        self._floor = self.operators.attention_floor
-        self._knee = _last_flat_context(self._floor, self._per_context)
+        attention, self._windowed = self.operators.attention, self.operators.windowed_attention
+        self._per_context, self._per_pair = attention.per_context, attention.per_pair
+        self._floor, self._knee = attention.floor, attention.knee
+        self.needs_window = self._windowed is not None
         self._token_part = Memo(self.operators.token_seconds)
         self._sequence_part = Memo(self._sequence_seconds)
         self._decode_part = Memo(self._decode_seconds)
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of one step with this batch."""
-        chunks, decodes, context, query_tokens, _, _, _ = batch
+        chunks, decodes, context, query_tokens, windowed_context, _, _, _ = batch
         rows = decodes * query_tokens
-        attention = self._per_context * context
-        if not chunks:
-            return self._decode_part[rows] + (attention if attention > self._floor else self._floor)
-        tokens = rows
+        # Written out for the layers that see everything: as a call it would be half the look-up.
+        attention, tokens = self._per_context * context, rows
         for new, past in chunks:
             tokens += new
             arithmetic = self._per_pair * (new * (past + 0.5 * (new + 1)))
             reading = self._per_context * (past + new)
             attention += arithmetic if arithmetic > reading else reading
-        base = self._token_part[tokens] + self._sequence_part[rows + len(chunks)]
-        return base + (attention if attention > self._floor else self._floor)
+        attention = max(attention, self._floor)
+        if self._windowed is not None:
+            attention += self._windowed.seconds(chunks, windowed_context)
+        if not chunks:
+            return self._decode_part[rows] + attention
+        return self._token_part[tokens] + self._sequence_part[rows + len(chunks)] + attention
 
     def line(self, batch: BatchShape) -> Line:
         """Times of the steps from this pure-decode batch on: flat up to the knee, then one line without end."""
-        _, decodes, context, query_tokens, _, _, _ = batch
+        _, decodes, context, query_tokens, windowed_context, _, _, filling = batch
         base = self._decode_part[decodes * query_tokens]
         if context > self._knee:
-            return Line(base + self._per_context * context, self._per_context * decodes, UNBOUNDED)
-        return Line(base + self._floor, 0.0, (self._knee - context) // decodes + 1)
+            line = Line(base + self._per_context * context, self._per_context * decodes, UNBOUNDED)
+        else:
+            line = Line(base + self._floor, 0.0, (self._knee - context) // decodes + 1)
+        if self._windowed is None:
+            return line
+        windowed = self._windowed.line(windowed_context, filling)
+        attention = (line.first - base) + windowed.first
+        return Line(base + attention, line.slope + windowed.slope, min(line.steps, windowed.steps))
 
     def describe(self) -> Mapping[str, Factor]:
         """Data-sheet figures, and the efficiency factors that play a part."""
@@ -120,13 +129,3 @@ class RooflineCost(StepCost):
     def _decode_seconds(self, rows: int) -> float:
         """What a pure-decode step takes beside attention: each of its tokens is also a row of logits."""
         return self._token_part[rows] + self._sequence_part[rows]
-
-
-def _last_flat_context(floor: float, per_context: float) -> int:
-    """Longest total context, tokens, whose reading takes no longer than the attention's latency."""
-    context = int(floor / per_context)
-    while per_context * (context + 1) <= floor:
-        context += 1
-    while per_context * context > floor:
-        context -= 1
-    return context

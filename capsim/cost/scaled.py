@@ -21,6 +21,7 @@ class ScaledCost(StepCost):
         self.source = cost.source
         self.description = f"{cost.description}, every step {factor:g} times as long"
         self.needs_spread = cost.needs_spread
+        self.needs_window = cost.needs_window
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of one step with this batch."""

@@ -26,6 +26,7 @@ class BatchShape(NamedTuple):
         windowed_context: the same sum for sliding-window layers (each sequence's context cut at the window).
         squared_context: sum of the squared contexts (unequal lengths cost more than equal ones).
         largest_context: the longest context among the decodes, tokens.
+        filling: decodes whose context is still shorter than the window, and grows there too.
     """
 
     chunks: Sequence[Chunk]
@@ -35,3 +36,4 @@ class BatchShape(NamedTuple):
     windowed_context: int = 0
     squared_context: int = 0
     largest_context: int = 0
+    filling: int = 0

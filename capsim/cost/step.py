@@ -67,6 +67,8 @@ class StepCost(ABC):
     Attributes:
         source: ``measured``, ``analytic`` or ``stated``: what the figures rest on.
         description: one sentence for the report.
+        needs_window: whether the cost reads `BatchShape.windowed_context` and `filling`; the engine keeps them only
+            then, and takes no line past the step in which a decode fills the window.
         needs_spread: whether the cost reads `BatchShape.squared_context` and `largest_context`; the engine keeps them
             only then.
     """
@@ -74,6 +76,7 @@ class StepCost(ABC):
     source: str
     description: str
     needs_spread: bool = False
+    needs_window: bool = False
 
     @abstractmethod
     def step(self, batch: BatchShape) -> float:
@@ -137,9 +140,10 @@ UNBOUNDED = 1 << 60
 
 
 def grown(batch: BatchShape, steps: int) -> BatchShape:
-    """The pure-decode batch after `steps` steps: every context is longer by one token per step."""
+    """The pure-decode batch after `steps` steps, in which none fills a window: every context is longer by as many."""
     return batch._replace(
         context=batch.context + steps * batch.decodes,
+        windowed_context=batch.windowed_context + steps * batch.filling,
         squared_context=batch.squared_context + 2 * steps * batch.context + steps * steps * batch.decodes,
         largest_context=batch.largest_context + steps,
     )

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import math
 from collections import deque
 
+from capsim.engine.block_pool import BlockPool
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.decode_batch import DecodeBatch
-from capsim.engine.free_queue import FreeQueue
+from capsim.engine.hybrid_batch import HybridBatch
+from capsim.engine.offload import Offload, OffloadTier
+from capsim.engine.prefix_cache import Hit
 from capsim.engine.sequence import Sequence
+
+Parts = list[tuple[OffloadTier, int]]
+"""What of a sequence lies in which tier, blocks, in order."""
 
 
 class BatchState:
@@ -15,31 +22,36 @@ class BatchState:
         waiting: sequences in the order in which they will be admitted.
         prefilling: running sequences with tokens still to compute before their next one, in running order.
         decodes: running sequences that gain a token in every step.
-        blocks: KV blocks held.
-        free_queue: what is still in the free ones; None where the engine does not look.
-        usable_blocks: KV blocks that can be held.
+        pool: the KV blocks.
+        offload: tiers behind them; None without.
+        loading: waiting sequences whose blocks are read from a tier, or were and wait for more.
         admissions: sequences admitted so far; the next one's serial number.
         touched: sequences handled one by one, a measure of the work done.
     """
 
     __slots__ = (
+        "_footprint",
         "admissions",
-        "blocks",
         "decodes",
-        "free_queue",
+        "loading",
+        "offload",
+        "pool",
         "prefilling",
         "touched",
-        "usable_blocks",
         "waiting",
     )
 
     def __init__(self, configuration: EngineConfiguration, keeps_spread: bool = False) -> None:
+        self._footprint = configuration.footprint
         self.waiting: deque[Sequence] = deque()
         self.prefilling: deque[Sequence] = deque()
-        self.decodes = DecodeBatch(configuration.block_size, keeps_spread)
-        self.usable_blocks = configuration.usable_blocks
-        self.blocks = 0
-        self.free_queue = FreeQueue(self.usable_blocks) if configuration.enable_prefix_caching else None
+        plain, size = configuration.footprint.plain, configuration.block_size
+        self.decodes = (
+            DecodeBatch(size, keeps_spread) if plain else HybridBatch(configuration.footprint, keeps_spread)
+        )
+        self.pool = BlockPool(configuration)
+        self.offload = Offload(configuration.tiers, configuration.block_size) if configuration.tiers else None
+        self.loading: list[Sequence] = []
         self.admissions = 0
         self.touched = 0
 
@@ -53,57 +65,103 @@ class BatchState:
         """No sequence waits or runs."""
         return not (self.decodes.count or self.prefilling or self.waiting)
 
-    def take(self, blocks: int) -> None:
-        """Hold more KV blocks."""
-        self.blocks += blocks
-        if self.free_queue is not None:
-            self.free_queue.take(blocks)
+    def load(self, sequence: Sequence, hit: Hit, parts: Parts, now: float) -> None:
+        """Begin to read blocks of a waiting sequence from tiers; it holds them from now on."""
+        assert self.offload is not None
+        blocks = sum(number for _, number in parts)
+        self.pool.admit(sequence, hit)
+        self.pool.take(blocks)
+        self._note_found(sequence, hit.blocks, blocks)
+        sequence.computed = (hit.blocks + blocks) * self.decodes.block_size
+        sequence.ready = self.offload.load(parts, now)
+        self.pool.repeated -= hit.blocks + blocks
+        self.loading.append(sequence)
 
-    def free(self, blocks: int) -> None:
-        """Hold fewer KV blocks."""
-        self.blocks -= blocks
-        if self.free_queue is not None:
-            self.free_queue.free(blocks)
+    def next_loaded(self, now: float) -> float:
+        """When the next sequence has all that it waits for, seconds; infinite if none waits."""
+        return min((each.ready for each in self.loading if each.ready > now), default=math.inf)
+
+    def give_up(self, sequence: Sequence) -> None:
+        """Let a waiting sequence give up the blocks that it loads or has loaded, if it does."""
+        if sequence.ready >= 0:
+            blocks = self._end_loading(sequence)
+            self.pool.release(sequence, blocks)
+            sequence.computed = 0
+
+    def _end_loading(self, sequence: Sequence) -> int:
+        """A sequence loads no more; the blocks that it holds."""
+        blocks = sequence.computed // self.decodes.block_size
+        self.pool.repeated += blocks
+        self.loading.remove(sequence)
+        sequence.ready = -1.0
+        return blocks
+
+    def clear(self) -> None:
+        """Forget all KV, on the GPU and in tiers; no sequence may be left."""
+        self.pool.clear()
+        if self.offload is not None:
+            self.offload.clear()
+
+    def admit(self, sequence: Sequence, hit: Hit, position: int, now: float) -> None:
+        """Take a sequence from its position in the queue into the batch, with what the cache holds of it computed."""
+        del self.waiting[position]
+        if sequence.ready >= 0:
+            self._end_loading(sequence)
+        elif sequence.path or hit.blocks:
+            self.pool.admit(sequence, hit)
+            self._note_found(sequence, hit.blocks, 0)
+            sequence.computed = hit.blocks * self.decodes.block_size
+        sequence.admitted = self.admissions
+        self.admissions += 1
+        if sequence.preemptions == 0:
+            sequence.scheduled = now
+        else:
+            sequence.recomputed += sequence.lost - sequence.computed
+        self.prefilling.append(sequence)
+
+    def _note_found(self, sequence: Sequence, cached: int, loaded: int) -> None:
+        """Keep count of blocks found on the GPU and in tiers."""
+        size = self.decodes.block_size
+        sequence.loaded += loaded * size
+        if sequence.preemptions == 0:
+            sequence.cached = cached * size
+        else:
+            sequence.found += cached * size
 
     def release(self, sequence: Sequence) -> None:
-        """Take a running sequence out of the batch and free its KV blocks."""
-        self.free(self._leave(sequence)[0])
+        """Take a running sequence out of the batch and end its hold on KV blocks."""
+        blocks, computed = self._leave(sequence)
+        self.end(sequence, blocks, computed)
 
-    def _leave(self, sequence: Sequence) -> tuple[int, int]:
-        """Take a running sequence out of the batch; the blocks that it held, and how many of them are full."""
-        size = self.decodes.block_size
-        if sequence.joined < 0:
-            self.prefilling.remove(sequence)
-            return -(-sequence.computed // size), sequence.computed // size
-        computed = sequence.target + self.decodes.step - sequence.joined
-        return self.decodes.leave(sequence), computed // size
+    def end(self, sequence: Sequence, blocks: int, computed: int) -> None:
+        """End a sequence that left the batch, with the blocks that it had and the tokens computed in them."""
+        if self.offload is not None:
+            self.offload.store(sequence, computed // self.decodes.block_size)
+        self.pool.release(sequence, blocks)
 
-    def preempt(self, sequence: Sequence, now: float) -> None:
-        """Take a running sequence's KV away; it waits at the head of the queue to compute all its tokens again."""
+    def preempt(self, sequence: Sequence, now: float) -> int:
+        """Take a running sequence's KV away; it waits at the head of the queue to compute all its tokens again.
+
+        Returns how many blocks are free because of it: those that nobody else holds.
+        """
         if sequence.joined >= 0:
             sequence.last_token = now
-        blocks, full = self._leave(sequence)
-        self.blocks -= blocks
-        if self.free_queue is not None:
-            sequence.kept = self.free_queue.keep(blocks, full)
+        blocks, computed = self._leave(sequence)
+        full = computed // self.decodes.block_size
+        if self.offload is not None:
+            self.offload.store(sequence, full)
+        freed = self.pool.preempt(sequence, blocks, full)
         sequence.preemptions += 1
+        sequence.lost = computed
         sequence.computed = 0
         sequence.target = sequence.prompt + sequence.generated
         self.waiting.appendleft(sequence)
+        return freed
 
-    def cached_blocks(self, sequence: Sequence, growth: int) -> int:
-        """Leading blocks of a preempted sequence that still have their content.
-
-        At least one token is always computed, and the running step's `growth` is taken from the free blocks first.
-        """
-        if sequence.kept is None or self.free_queue is None:
-            return 0
-        self.free_queue.take_ahead(growth)
-        most = (sequence.target - 1) // self.decodes.block_size
-        return min(sequence.kept.blocks, sequence.kept.cached, most)
-
-    def claim(self, sequence: Sequence, blocks: int) -> None:
-        """Give a preempted sequence its leading blocks back."""
-        if sequence.kept is not None:
-            sequence.kept.claim(blocks)
-        self.blocks += blocks
+    def _leave(self, sequence: Sequence) -> tuple[int, int]:
+        """Take a running sequence out of the batch; the blocks that it had, and the tokens computed in them."""
+        if sequence.joined < 0:
+            self.prefilling.remove(sequence)
+            return self._footprint.blocks(sequence.computed), sequence.computed
+        computed = sequence.target + self.decodes.step - sequence.joined
+        return self.decodes.leave(sequence), computed

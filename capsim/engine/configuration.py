@@ -6,6 +6,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from capsim.engine.footprint import Footprint
+from capsim.engine.offload import Tier
 from capsim.errors import BadInput, Fault
 
 Integers = NDArray[np.int64]
@@ -23,7 +25,10 @@ class EngineConfiguration:
         max_model_len: longest sequence, prompt and output together, tokens.
         reserve_full_prompt: admit a sequence only when blocks for its whole prompt are free (vLLM's
             ``scheduler_reserve_full_isl``); off: when its first chunk fits.
-        enable_prefix_caching: a preempted sequence finds its blocks again as far as nobody took them.
+        enable_prefix_caching: freed blocks keep their content until they are taken, and sequences find it there.
+        watermark: share of the pool that an admission must leave free, unless nothing runs (vLLM pull request 44594).
+        tiers: where KV is offloaded to, the nearest first.
+        groups: KV blocks of a sequence where some layers have windows or states; None: of layers that are all alike.
 
     Raises:
         BadInput: a count that is too small.
@@ -36,6 +41,9 @@ class EngineConfiguration:
     max_model_len: int = 1 << 40
     reserve_full_prompt: bool = True
     enable_prefix_caching: bool = False
+    watermark: float = 0.0
+    tiers: tuple[Tier, ...] = ()
+    groups: Footprint | None = None
 
     def __post_init__(self) -> None:
         least = {
@@ -50,13 +58,33 @@ class EngineConfiguration:
             for name, smallest in least.items()
             if getattr(self, name) < smallest
         ]
+        if not 0 <= self.watermark < 1:
+            faults.append(
+                Fault("engine", f"{self.watermark}", key="watermark", expected="at least 0 and below 1")
+            )
+        if self.tiers and not self.enable_prefix_caching:
+            what = "offloaded KV is found as a prefix is"
+            faults.append(Fault("engine", what, key="tiers", expected="enable_prefix_caching"))
+        if self.enable_prefix_caching and not self.footprint.plain:
+            what = "prefixes of layers with windows or states are not modelled"
+            faults.append(Fault("engine", what, key="enable_prefix_caching", expected="false"))
         if faults:
             raise BadInput(*faults)
+
+    @property
+    def footprint(self) -> Footprint:
+        """KV blocks that one sequence holds."""
+        return self.groups or Footprint(self.block_size)
 
     @property
     def usable_blocks(self) -> int:
         """Blocks that sequences can hold: the pool less its null block."""
         return self.num_gpu_blocks - 1
+
+    @property
+    def watermark_blocks(self) -> int:
+        """Blocks that an admission leaves free, unless nothing runs."""
+        return int(self.watermark * self.num_gpu_blocks)
 
     @overload
     def admits(self, prompt: int, output: int) -> bool: ...
@@ -71,5 +99,5 @@ class EngineConfiguration:
             prompt: tokens, of one sequence or a column of shape (n,).
             output: tokens, as `prompt`.
         """
-        blocks = -(-(prompt + output - 1) // self.block_size)
+        blocks = self.footprint.peak(prompt + output - 1, self.max_num_batched_tokens)
         return (prompt + output <= self.max_model_len) & (blocks <= self.usable_blocks)

@@ -78,12 +78,13 @@ class DecodeBatch:
         sequence.joined = sequence.end_step = -1
         return -(-length // self.block_size)
 
-    def advance(self, steps: int) -> None:
-        """Take `steps` steps."""
+    def advance(self, steps: int) -> int:
+        """Take `steps` steps; returns how many KV blocks the members freed: none, as long as they see everything."""
         if self._keeps_spread:
             self.squared_context += 2 * steps * self.context + steps * steps * self.count
         self.step += steps
         self.context += steps * self.count
+        return 0
 
     def pop_finished(self) -> Sequence | None:
         """A sequence that generated its last token in the step just taken, None when there is no more."""
@@ -103,7 +104,7 @@ class DecodeBatch:
         return ends[0][0] - self.step
 
     def blocks_in(self, steps: int) -> int:
-        """KV blocks that the next `steps` steps take if nobody joins or leaves."""
+        """KV blocks that the next `steps` steps take if nobody joins or leaves; what members free is not deducted."""
         phases, size = self._phases, self.block_size
         start = self.step % size
         if steps == 1:
@@ -113,14 +114,19 @@ class DecodeBatch:
         blocks = cycles * self.count + sum(phases[start:stop])
         return blocks + sum(phases[: stop - size]) if stop > size else blocks
 
+    def freed_in(self, steps: int) -> int:  # noqa: ARG002
+        """KV blocks that the members free at the ends of the next `steps` steps: none."""
+        return 0
+
     def steps_within(self, blocks: int, limit: int) -> int:
         """Most steps, at most `limit`, that take at most `blocks` KV blocks."""
-        if (limit // self.block_size + 1) * self.count <= blocks or self.blocks_in(limit) <= blocks:
+        taken = DecodeBatch.blocks_in  # of one block table, whatever a subclass makes of it
+        if (limit // self.block_size + 1) * self.count <= blocks or taken(self, limit) <= blocks:
             return limit
         low, high = 0, limit
         while high - low > 1:
             middle = (low + high) // 2
-            if self.blocks_in(middle) <= blocks:
+            if taken(self, middle) <= blocks:
                 low = middle
             else:
                 high = middle
@@ -131,9 +137,9 @@ class DecodeBatch:
         alive = [entry[2] for entry in self._ends if entry[2].end_step == entry[0]]
         return sorted(alive, key=lambda sequence: sequence.admitted)
 
-    def needs_block(self, sequence: Sequence) -> bool:
-        """Whether this member takes a new KV block in the next step."""
-        return (sequence.target + self.step - sequence.joined) % self.block_size == 0
+    def blocks_needed(self, sequence: Sequence) -> int:
+        """KV blocks that this member takes in the next step."""
+        return 0 if (sequence.target + self.step - sequence.joined) % self.block_size else 1
 
     def largest_context(self) -> int:
         """The longest context in the next step, 0 without decodes; only where the spread is kept.

@@ -2,80 +2,81 @@ from __future__ import annotations
 
 from collections import deque
 
-
-class Run:
-    """Blocks that were freed together, in the queue of free blocks; the last of a sequence is taken first.
-
-    Attributes:
-        blocks: how many of them are left: the leading ones of the sequence.
-        cached: how many of its leading blocks were full, and so keep their content until they are taken.
-    """
-
-    __slots__ = ("blocks", "cached")
-
-    def __init__(self, blocks: int, cached: int) -> None:
-        self.blocks = blocks
-        self.cached = cached
-
-    def claim(self, blocks: int) -> None:
-        """Take the leading blocks out of the queue; the others will be computed anew elsewhere."""
-        self.blocks -= blocks
-        self.cached = 0
+from capsim.engine.run import Piece, Run
 
 
 class FreeQueue:
     """The free KV blocks in the order in which they will be taken, with what is still in them.
 
     vLLM appends freed blocks, the tail of a sequence first, and takes from the front; a block keeps its content until
-    it is taken. A preempted sequence that comes back finds its leading blocks as far as nobody took them. Only
-    preempted sequences own a run here: the demand records no prefixes that requests share, so nobody will look for the
-    content of a finished one. Blocks are counted by run and never touched one by one.
+    it is taken. Blocks are counted by piece and never touched one by one.
+
+    Attributes:
+        evicted: blocks taken while somebody could still have asked for their content.
 
     Args:
         blocks: all of them, free and empty.
     """
 
+    __slots__ = ("_ahead", "_blocks", "_pieces", "evicted")
+
     def __init__(self, blocks: int) -> None:
         self._blocks = blocks
+        self.evicted = 0
         self.reset()
 
     def reset(self) -> None:
         """All blocks are free and empty, as when the engine starts."""
-        self._runs: deque[Run] = deque([Run(self._blocks, 0)])
+        self._pieces: deque[Piece] = deque([Piece(None, 0, self._blocks)])
         self._ahead = 0
 
     def take(self, blocks: int) -> None:
         """Take blocks from the front; what was in them is gone. Those taken ahead count towards it."""
-        ahead = min(self._ahead, blocks)
-        self._ahead -= ahead
-        self._take(blocks - ahead)
+        if self._ahead:
+            ahead = min(self._ahead, blocks)
+            self._ahead -= ahead
+            blocks -= ahead
+        if blocks:
+            self._take(blocks)
 
     def take_ahead(self, blocks: int) -> None:
         """Take blocks that the running step needs before anybody looks for cached ones; `take` will ask for them."""
-        self._take(blocks - self._ahead)
-        self._ahead = blocks
+        if blocks > self._ahead:
+            self._take(blocks - self._ahead)
+            self._ahead = blocks
 
     def free(self, blocks: int) -> None:
         """Append blocks whose content nobody will ask for."""
-        runs = self._runs
-        if runs and runs[-1].cached == 0:
-            runs[-1].blocks += blocks
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last.run is None:
+            last.high += blocks
         else:
-            runs.append(Run(blocks, 0))
+            self._pieces.append(Piece(None, 0, blocks))
 
-    def keep(self, blocks: int, cached: int) -> Run:
-        """Append the blocks of a preempted sequence, the leading `cached` of them full, and return where they are."""
-        run = Run(blocks, cached)
-        self._runs.append(run)
-        return run
+    def keep(self, run: Run, low: int, high: int) -> None:
+        """Append the blocks of a run from `low` to before `high`; those that are full keep their content."""
+        piece = Piece(run, low, high)
+        run.pieces.append(piece)
+        self._pieces.append(piece)
 
     def _take(self, blocks: int) -> None:
-        runs = self._runs
+        pieces = self._pieces
         while blocks > 0:
-            run = runs[0]
-            if run.blocks > blocks:
-                run.blocks -= blocks
+            piece = pieces[0]
+            there = piece.high - piece.low
+            if there > blocks and piece.run is None:
+                piece.high -= blocks
                 return
-            blocks -= run.blocks
-            run.blocks = 0
-            runs.popleft()
+            taken = min(there, blocks)
+            blocks -= taken
+            piece.high -= taken
+            run = piece.run
+            if run is not None and taken and run.full > piece.high:
+                self.evicted += run.full - piece.high
+                run.full = piece.high
+            if taken == there:
+                pieces.popleft()
+                if run is not None and there:
+                    run.pieces.pop(
+                        0
+                    )  # the oldest piece of a run that is not empty lies in front of its others

@@ -12,12 +12,12 @@ from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import Line, StepCost
 from capsim.engine.batch_state import BatchState
 from capsim.engine.configuration import EngineConfiguration
+from capsim.engine.hybrid_batch import HybridBatch
 from capsim.engine.plan import Plan
-from capsim.engine.scheduler import NOTHING, Scheduler, VllmScheduler
+from capsim.engine.scheduler import NOTHING, TIE, Scheduler, VllmScheduler
 from capsim.engine.sequence import Sequence
 
-TIE = 1e-9
-"""Seconds: an arrival this close after a step boundary counts as present at it."""
+Leaps = NDArray[np.float64]
 
 LEAP_FIELDS = (
     "start",
@@ -32,6 +32,8 @@ LEAP_FIELDS = (
     "blocks",
     "first",
     "slope",
+    "growth",
+    "unfilled",
 )
 
 
@@ -82,11 +84,16 @@ class Replica:
         self.finished: list[Sequence] = []
         self.plans = self.lost_tokens = self.lost_first_tokens = 0
         self.resumed_gaps: list[float] = []
+        self._footprint = configuration.footprint
+        self._offloads = bool(configuration.tiers)
+        self._windowed = configuration.footprint.windowed > 0
         self._cost = cost
         self._spread = cost.needs_spread
         self._scheduler = scheduler or VllmScheduler(configuration)
         self._longest_plan = longest_plan
         self._state = BatchState(configuration, cost.needs_spread)
+        decodes = self._state.decodes
+        self._window = decodes.window if isinstance(decodes, HybridBatch) and cost.needs_window else None
         self._aborts: list[Sequence] = []
         self._leaps = bytearray()
         self._now = 0.0
@@ -94,6 +101,7 @@ class Replica:
         self._line = Line(0.0, 0.0, 0)
         self._steps = 0
         self._end = math.inf
+        self._idle = False  # nothing can be done before the next read from a tier ends
 
     # What can be asked
 
@@ -105,7 +113,12 @@ class Replica:
     @property
     def blocks(self) -> int:
         """KV blocks held, as of the last advance."""
-        return self._state.blocks
+        return self._state.pool.held
+
+    @property
+    def evicted(self) -> int:
+        """KV blocks taken so far while somebody could still have asked for their content."""
+        return self._state.pool.evicted
 
     @property
     def touched(self) -> int:
@@ -116,7 +129,9 @@ class Replica:
         """No sequence ends before this time, seconds, unless something is submitted or aborted; infinite if idle."""
         if self._steps:
             return self._end
-        return math.inf if self._state.empty else self._now + 2 * TIE
+        if self._idle or self._state.empty:
+            return self._state.next_loaded(self._now + TIE)
+        return self._now + 2 * TIE
 
     def observe(self, time: float) -> Observation:
         """State at the last step boundary at or before `time`; the plan in flight is not cut."""
@@ -129,21 +144,36 @@ class Replica:
             time=time if state.empty else boundary,
             running=state.running,
             waiting=len(state.waiting),
-            blocks=state.blocks + decodes.blocks_in(steps + in_flight),
+            blocks=state.pool.held + decodes.blocks_in(steps + in_flight) - decodes.freed_in(steps),
             context=decodes.context + steps * decodes.count,
         )
 
-    def leaps(self) -> NDArray[np.float64]:
-        """The leaps taken, shape (m, 12), columns as `LEAP_FIELDS`."""
-        return np.frombuffer(self._leaps, dtype=np.float64).reshape(-1, len(LEAP_FIELDS))
+    def leaps(self) -> Leaps:
+        """The leaps taken, shape (m, 14), columns as `LEAP_FIELDS`."""
+        leaps: Leaps = np.frombuffer(self._leaps, dtype=np.float64).reshape(-1, len(LEAP_FIELDS)).copy()
+        column = dict(zip(LEAP_FIELDS, leaps.T, strict=True))
+        tokens = column["context"] + column["chunk_past"] + column["prefill_tokens"]
+        room = (column["blocks"] + column["unfilled"]) * self._footprint.block_size - tokens
+        column["unfilled"][:] = (
+            room if self._footprint.plain else 0
+        )  # recorded so far: blocks held repeatedly
+        return leaps
 
     # What can happen
 
     def advance(self, until: float) -> None:
         """Commit every plan that ends by `until`."""
         while True:
-            if not self._steps and (until <= self._now + TIE or not self._decide()):
-                return
+            if not self._steps:
+                if until <= self._now + TIE:
+                    return
+                if not self._decide():
+                    wake = self._state.next_loaded(self._now + TIE)
+                    self._idle = wake >= until
+                    if self._idle:
+                        return
+                    self._now = wake
+                    continue
             if self._end > until:
                 return
             self._commit()
@@ -153,12 +183,17 @@ class Replica:
         self.advance(time)
         waiting = self._state.waiting
         if not self._steps:
-            if self._state.empty and time > self._now:
-                self._now = time
+            if time > self._now + TIE or self._state.empty:
+                self._now = max(time, self._now)  # it idles, and nobody else can begin before
+            self._idle = False
             waiting.append(sequence)
             return
         waiting.append(sequence)
-        if self._steps > 1 and len(waiting) == 1 and self._scheduler.could_admit(self._state):
+        if (
+            self._steps > 1
+            and len(waiting) - len(self._state.loading) == 1
+            and self._scheduler.could_admit(self._state, sequence)
+        ):
             self._cut(time)
 
     def abort(self, sequence: Sequence, time: float) -> None:
@@ -168,6 +203,7 @@ class Replica:
             self._cut(time)
             self._aborts.append(sequence)
         else:
+            self._idle = False
             self._drop(sequence)
 
     def drain(self, time: float) -> list[Sequence]:
@@ -178,6 +214,8 @@ class Replica:
         started = [sequence for sequence in waiting if not math.isnan(sequence.scheduled)]
         waiting.clear()
         waiting.extend(started)
+        for sequence in untouched:
+            self._state.give_up(sequence)
         if self._steps > 1:
             self._cut(time)
         return untouched
@@ -192,14 +230,14 @@ class Replica:
         if self._steps:
             for sequence, chunk in zip(self._plan.sequences, self._plan.chunks, strict=True):
                 sequence.computed += chunk.new  # its blocks are held already
+                self._state.pool.free(self._footprint.freed(chunk.past, sequence.computed))
         self._plan, self._steps, self._end = NOTHING, 0, math.inf
         self._drop_aborted()
         state = self._state
         lost = [*state.decodes.members(), *state.prefilling, *state.waiting]
         for sequence in lost:
             self._drop(sequence)
-        if state.free_queue is not None:
-            state.free_queue.reset()
+        state.clear()
         self._now = time
         return lost
 
@@ -220,23 +258,27 @@ class Replica:
             return True
         line = self._line = self._cost.line(self._shape(()))
         steps = min(steps, line.steps)
-        if self._longest_plan is not None and steps > self._longest_plan:
-            steps = self._longest_plan
+        if self._window is not None:
+            steps = min(steps, self._window.steps_to_next_full(state.decodes.step) + 1)
+        if state.loading:
+            wake = state.next_loaded(self._now + TIE)
+            if wake < math.inf:
+                steps = min(steps, line.steps_until(wake - TIE - self._now))
+        if self._longest_plan is not None:
+            steps = min(steps, self._longest_plan)
         self._steps = steps
         self._end = self._now + line.total(steps)
         return True
 
     def _shape(self, chunks: Many[Chunk]) -> BatchShape:
         decodes = self._state.decodes
-        if not self._spread:
-            return BatchShape(chunks, decodes.count, decodes.context)
-        return BatchShape(
-            chunks,
-            decodes.count,
-            decodes.context,
-            squared_context=decodes.squared_context,
-            largest_context=decodes.largest_context(),
-        )
+        shape = BatchShape(chunks, decodes.count, decodes.context)
+        if self._spread:
+            longest = decodes.largest_context()
+            shape = shape._replace(squared_context=decodes.squared_context, largest_context=longest)
+        if self._window is not None:
+            shape = shape._replace(windowed_context=self._window.context, filling=self._window.filling)
+        return shape
 
     def _cut(self, time: float) -> None:
         """End the plan in flight at its first step boundary at or after `time`."""
@@ -276,20 +318,27 @@ class Replica:
             decodes.context,
             decodes.count + len(state.prefilling),
             len(state.waiting),
-            state.blocks + growth,
+            state.pool.held + growth,
             line.first,
             line.slope,
+            blocks - growth,
+            state.pool.repeated,
         )
         now = self._now = self._end
         self._steps = 0
-        decodes.advance(steps)
-        state.take(blocks)
+        freed = decodes.advance(steps)
+        if blocks:
+            state.pool.take(blocks)
+        if freed:
+            state.pool.free(freed)
         if decodes.next_end <= decodes.step:
             self._end_sequences(now)
         if chunks:
             state.touched += len(chunks)
-            for sequence, (new, _) in zip(sequences, chunks, strict=True):
+            for sequence, (new, before) in zip(sequences, chunks, strict=True):
                 sequence.computed += new
+                if self._windowed:
+                    state.pool.free(self._footprint.freed(before, before + new))
                 if sequence.computed == sequence.target:
                     self._complete_prefill(sequence, now)
         if self._aborts:
@@ -300,7 +349,10 @@ class Replica:
         state, decodes = self._state, self._state.decodes
         while (ended := decodes.pop_finished()) is not None:
             state.touched += 1
-            state.free(decodes.leave(ended))
+            if ended.path or ended.holds or self._offloads:
+                state.release(ended)
+            else:
+                state.pool.free(decodes.leave(ended))
             self._finish(ended, now)
 
     def _complete_prefill(self, sequence: Sequence, now: float) -> None:
@@ -313,7 +365,7 @@ class Replica:
             self.resumed_gaps.append(now - sequence.last_token)
         sequence.generated += 1
         if sequence.generated == sequence.output:
-            state.free(-(-sequence.target // state.decodes.block_size))
+            state.end(sequence, self._footprint.blocks(sequence.target), sequence.target)
             self._finish(sequence, now)
         else:
             state.decodes.join(sequence)
@@ -334,6 +386,7 @@ class Replica:
             state.release(sequence)
         elif sequence in state.waiting:
             state.waiting.remove(sequence)
+            state.give_up(sequence)
         else:
             return
         self.lost_tokens += sequence.generated

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from capsim.cost.shape import Chunk
-from capsim.engine.batch_state import BatchState
+from capsim.engine.batch_state import BatchState, Parts
+from capsim.engine.block_pool import MISS
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.plan import Plan
+from capsim.engine.prefix_cache import Hit
 from capsim.engine.sequence import Sequence
 
+TIE = 1e-9
+"""Seconds: what happens this close after a step boundary counts as present at it."""
+
+NOWHERE: Parts = []
 NOTHING = Plan((), (), 0, 0)
 
 
@@ -17,8 +24,8 @@ class Scheduler(Protocol):
     def plan(self, state: BatchState, now: float) -> Plan:
         """Choose the next batch at a step boundary and change the queues accordingly."""
 
-    def could_admit(self, state: BatchState) -> bool:
-        """Whether the head of a queue that was empty might be admitted at a step boundary inside the current plan."""
+    def could_admit(self, state: BatchState, sequence: Sequence) -> bool:
+        """Whether a sequence before which none waits might be admitted at a step boundary inside the current plan."""
 
 
 class _Step:
@@ -36,7 +43,9 @@ class _Step:
         """Let a sequence compute `new` tokens in `blocks` new KV blocks."""
         self.budget -= new
         self.free -= blocks
-        state.take(blocks)
+        state.pool.take(blocks)
+        if sequence.run is not None:
+            state.pool.schedule(sequence, sequence.computed + new)
         self.chunks.append(Chunk(new, sequence.computed))
         self.sequences.append(sequence)
 
@@ -51,28 +60,32 @@ class VllmScheduler:
       between can leave a half-computed prompt short of blocks.
     - When a running sequence needs a block and none is free, the last admitted one loses all its blocks and goes to
       the front of the queue; nothing is admitted in that step; later it computes prompt and generated tokens again.
-    - With prefix caching it finds its leading blocks again, as far as nobody took them, and computes the rest.
+    - With prefix caching an admitted sequence finds its leading full blocks, its own of before a preemption and those
+      of prompts that begin alike, as far as nobody took them, and computes the rest, at least its last token.
 
-    Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``), without prefixes that
-    requests share.
+    Behaviour of vLLM 0.19 (``vllm/v1/core/sched/scheduler.py``, ``kv_cache_manager.py``).
     """
 
     def __init__(self, configuration: EngineConfiguration) -> None:
         self._budget = configuration.max_num_batched_tokens
         self._max_running = configuration.max_num_seqs
+        self._footprint = configuration.footprint
+        self._plain = configuration.footprint.plain
         self._block_size = configuration.block_size
         self._reserve_full_prompt = configuration.reserve_full_prompt
+        self._watermark = configuration.watermark_blocks
+        self._offloads = bool(configuration.tiers)
 
     def plan(self, state: BatchState, now: float) -> Plan:
         """The next batch; decodes alone hold until one ends or the KV pool runs dry."""
-        decodes = state.decodes
+        decodes, pool = state.decodes, state.pool
         growth = decodes.blocks_in(1)
-        preempted = state.blocks + growth > state.usable_blocks
+        preempted = pool.held + growth > pool.usable
         if preempted:
             self._preempt(state, now)
             growth = decodes.blocks_in(1)
         if state.prefilling or (state.waiting and not preempted):
-            step = _Step(self._budget - decodes.count, state.usable_blocks - state.blocks - growth)
+            step = _Step(self._budget - decodes.count, pool.usable - pool.held - growth)
             if state.prefilling:
                 preempted |= self._continue_prefills(state, step, now)
             if state.waiting and not preempted:
@@ -80,36 +93,57 @@ class VllmScheduler:
             if step.chunks:
                 return Plan(step.chunks, step.sequences, 1, growth)
         if not decodes.count:
-            return self.plan(state, now) if preempted else NOTHING
+            return self.plan(state, now) if preempted or self._unlock(state, now) else NOTHING
         if preempted:
             return Plan((), (), 1, growth)
         ahead = decodes.steps_to_next_end()
-        return Plan((), (), decodes.steps_within(state.usable_blocks - state.blocks, ahead), growth)
+        return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
 
-    def could_admit(self, state: BatchState) -> bool:
-        """A slot and blocks for the head are free now; neither becomes free inside a plan."""
+    def _unlock(self, state: BatchState, now: float) -> bool:
+        """Where nothing runs and loaded blocks leave no room for anybody's prompt, take the last ones back."""
+        if not state.loading or state.next_loaded(now + TIE) < math.inf:
+            return False
+        state.give_up(state.loading[-1])
+        return True
+
+    def could_admit(self, state: BatchState, sequence: Sequence) -> bool:
+        """A slot and blocks for the sequence are free now; neither becomes free inside a plan."""
         if state.running >= self._max_running:
             return False
-        budget = self._budget - state.decodes.count
-        return state.blocks + self._admission_blocks(state.waiting[0], budget) <= state.usable_blocks
+        hit = state.pool.find(sequence, 0) if sequence.path else MISS
+        reach = hit.blocks * self._block_size + self._budget - state.decodes.count
+        asked = self._admission_blocks(sequence, hit, reach)
+        return state.pool.held + asked <= state.pool.usable
 
-    def _admission_blocks(self, sequence: Sequence, reach: int) -> int:
-        """Free blocks that admission asks for; `reach`: tokens computed when the first chunk is."""
+    def _admission_blocks(self, sequence: Sequence, hit: Hit, reach: int) -> int:
+        """Free blocks that admission asks for, those included that were found free and will be no more.
+
+        Args:
+            sequence: at the head of the queue.
+            hit: what was found of it.
+            reach: tokens that are there once its first chunk is computed or its blocks are loaded.
+        """
         tokens = sequence.target if self._reserve_full_prompt else min(sequence.target, reach)
-        return -(-tokens // self._block_size)
+        if self._plain:
+            return -(-tokens // self._block_size) - hit.blocks + hit.free
+        return self._footprint.peak(tokens, self._budget)
+
+    def _taken(self, before: int, after: int) -> int:
+        """Blocks taken to compute a sequence's tokens from `before` to `after`."""
+        if self._plain:
+            return -(-after // self._block_size) + -before // self._block_size
+        return self._footprint.taken(before, after)
 
     def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
         """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
-        size = self._block_size
         for sequence in tuple(state.prefilling):
             new = min(sequence.target - sequence.computed, step.budget)
             if new <= 0:
                 break
-            blocks = -(-(sequence.computed + new) // size) - -(-sequence.computed // size)
+            blocks = self._taken(sequence.computed, sequence.computed + new)
             while blocks > step.free:
                 victim = state.prefilling[-1]
-                step.free += -(-victim.computed // size)
-                state.preempt(victim, now)
+                step.free += state.preempt(victim, now)
                 if victim is sequence:
                     return True
             step.compute(state, sequence, new, blocks)
@@ -117,27 +151,49 @@ class VllmScheduler:
 
     def _admit(self, state: BatchState, step: _Step, growth: int, now: float) -> None:
         """Admit from the queue; `growth`: blocks that the decodes take in this step, before anybody admitted."""
-        waiting, size = state.waiting, self._block_size
+        waiting = state.waiting
         slots = self._max_running - state.running
-        while waiting and slots > 0 and step.budget > 0:
-            sequence = waiting[0]
-            cached = state.cached_blocks(sequence, growth) if sequence.kept is not None else 0
-            if self._admission_blocks(sequence, cached * size + step.budget) > step.free:
+        position = 0
+        while position < len(waiting) and slots > 0 and step.budget > 0:
+            sequence = waiting[position]
+            hit = MISS
+            if sequence.path or sequence.kept or self._offloads:
+                if sequence.ready > now + TIE:
+                    position += 1
+                    continue
+                hit = self._find(state, sequence, growth)
+            parts = self._find_offloaded(state, sequence, hit) if self._offloads else NOWHERE
+            loaded = sum(blocks for _, blocks in parts) if parts else 0
+            reach = (hit.blocks + loaded) * self._block_size + (0 if parts else step.budget)
+            asked = self._admission_blocks(sequence, hit, reach)
+            if asked > step.free or (self._watermark and self._too_little(state, step.free - asked)):
                 break
-            waiting.popleft()
-            if cached:
-                state.claim(sequence, cached)
-                step.free -= cached
-                sequence.computed = cached * size
+            step.free -= hit.free + loaded
+            if parts:
+                state.load(sequence, hit, parts, now)
+                position += 1
+                continue
+            state.admit(sequence, hit, position, now)
             slots -= 1
-            sequence.admitted = state.admissions
-            state.admissions += 1
-            sequence.kept = None
-            if sequence.preemptions == 0:
-                sequence.scheduled = now
-            state.prefilling.append(sequence)
-            new = min(sequence.target - sequence.computed, step.budget)
-            step.compute(state, sequence, new, -(-(sequence.computed + new) // size) - cached)
+            computed = sequence.computed
+            new = min(sequence.target - computed, step.budget)
+            step.compute(state, sequence, new, self._taken(computed, computed + new))
+
+    def _too_little(self, state: BatchState, left: int) -> bool:
+        """Whether an admission that leaves so many blocks free breaks the watermark, which holds while anybody runs."""
+        return left < self._watermark and state.running > 0
+
+    def _find(self, state: BatchState, sequence: Sequence, growth: int) -> Hit:
+        """What the KV pool holds of a waiting sequence; one whose blocks are loaded holds them already."""
+        if sequence.ready >= 0:
+            return Hit([], sequence.computed // self._block_size, 0)
+        return state.pool.find(sequence, growth) if sequence.path or sequence.kept else MISS
+
+    def _find_offloaded(self, state: BatchState, sequence: Sequence, hit: Hit) -> Parts:
+        """What tiers hold of it beyond that."""
+        if state.offload is None or sequence.ready >= 0:
+            return NOWHERE
+        return state.offload.find(sequence, hit.blocks)
 
     def _preempt(self, state: BatchState, now: float) -> None:
         """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""
@@ -150,11 +206,12 @@ class VllmScheduler:
         while position < len(order):
             sequence = order[position]
             position += 1
-            if sequence.joined < 0 or not decodes.needs_block(sequence):
+            needed = decodes.blocks_needed(sequence) if sequence.joined >= 0 else 0
+            if not needed:
                 continue
-            while state.blocks + growth + 1 > state.usable_blocks:
+            while state.pool.held + growth + needed > state.pool.usable:
                 victim = order.pop()
                 state.preempt(victim, now)
                 if victim is sequence:
                     return
-            growth += 1
+            growth += needed

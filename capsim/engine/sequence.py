@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import math
 
-from capsim.engine.free_queue import Run
+from capsim.engine.run import Run
+
+Path = tuple[tuple[int, int], ...]
+NO_PATH: Path = ()
+NO_RUNS: list[Run] = []  # shared by the many sequences that have none, and never changed
+NO_HOLDS: list[tuple[Run, int]] = []
 
 
 class Sequence:
@@ -23,9 +28,18 @@ class Sequence:
         end_step: step at whose end it generates its last token, -1 while it does not decode.
         admitted: serial number of its last admission; the running order.
         last_token: when it last generated a token before a preemption, seconds.
-        cached: prompt tokens found in the prefix cache.
         preemptions: how often its KV was taken away.
-        kept: its blocks in the queue of free ones after a preemption, None if there are none to look for.
+        path: nodes of the tree of contents that its prompt passes, and the token at which each one ends.
+        cached: tokens found in the prefix cache when it was first admitted.
+        loaded: tokens found in tiers of KV offload and loaded, over all admissions.
+        found: tokens found when it was admitted again after preemptions.
+        lost: tokens that it had computed when it was preempted last.
+        recomputed: of those, tokens computed again, over all preemptions.
+        first: number of the first KV block that it computes itself, or will; it holds those before in `holds`.
+        holds: runs of blocks that it found, in order, and up to which block it holds each.
+        run: its own blocks of content that others may share, None if it computes none.
+        kept: its own blocks of other content, left behind by preemptions.
+        ready: when the blocks that it waits for are loaded, seconds; negative while it waits for none.
     """
 
     __slots__ = (
@@ -34,27 +48,43 @@ class Sequence:
         "computed",
         "end_step",
         "finish",
+        "first",
         "first_token",
+        "found",
         "generated",
+        "holds",
         "joined",
         "kept",
         "last_token",
+        "loaded",
+        "lost",
         "output",
+        "path",
         "preemptions",
         "prompt",
+        "ready",
+        "recomputed",
         "request",
+        "run",
         "scheduled",
         "submitted",
         "target",
     )
 
-    def __init__(self, request: int, prompt: int, output: int, submitted: float) -> None:
+    def __init__(
+        self, request: int, prompt: int, output: int, submitted: float, path: Path = NO_PATH
+    ) -> None:
         self.request = request
         self.prompt = prompt
         self.output = output
         self.submitted = submitted
         self.scheduled = self.first_token = self.finish = self.last_token = math.nan
         self.target = prompt
-        self.kept: Run | None = None
-        self.computed = self.generated = self.cached = self.preemptions = 0
+        self.path = path
+        self.kept = NO_RUNS
+        self.holds = NO_HOLDS
+        self.run: Run | None = None
+        self.computed = self.generated = self.preemptions = self.first = 0
+        self.cached = self.loaded = self.found = self.lost = self.recomputed = 0
+        self.ready = -1.0
         self.joined = self.end_step = self.admitted = -1

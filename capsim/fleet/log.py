@@ -50,7 +50,10 @@ class RequestColumns:
         first_token: end of the step that made its first token, at the engine.
         finish: end of the step that made its last token, at the engine.
         prompt, output: tokens asked for.
-        cached: prompt tokens found in the prefix cache.
+        cached: tokens found in the prefix cache when it was first admitted (the last attempt).
+        loaded: tokens found in tiers of KV offload and loaded, over all its admissions.
+        found: tokens found in the prefix cache when it was admitted again after preemptions.
+        recomputed: tokens computed again after preemptions.
         preemptions: how often its KV was taken away.
         attempts: how often it was handed to a replica.
         replica: index of the replica that served it last, -1 if none did.
@@ -65,6 +68,9 @@ class RequestColumns:
     prompt: Integers
     output: Integers
     cached: Integers
+    loaded: Integers
+    found: Integers
+    recomputed: Integers
     preemptions: Integers
     attempts: Integers
     replica: Integers
@@ -84,9 +90,11 @@ class LeapColumns:
         context: sum of the decodes' contexts in the first step, tokens.
         running: sequences in the batch.
         waiting: sequences in the queue when the leap ended; none left it before.
-        blocks: KV blocks held after the first step was planned; each of the `steps` that follow takes
-            ``decodes / block_size`` more on average.
+        blocks: KV blocks held in the first step.
         first, slope: seconds.
+        growth: KV blocks that the steps after the first one took; what windows freed meanwhile is not deducted.
+        unfilled: tokens that the blocks held had room for after the first step, those of a running prompt included that
+            was left out of the step; 0 where layers have windows or states.
     """
 
     replica: Integers
@@ -102,10 +110,12 @@ class LeapColumns:
     blocks: Integers
     first: Floats
     slope: Floats
+    growth: Integers
+    unfilled: Integers
 
     @classmethod
     def of(cls, leaps: Sequence[Floats]) -> LeapColumns:
-        """Columns from each replica's leaps, every one of shape (m, 12) with columns as `LEAP_FIELDS`."""
+        """Columns from each replica's leaps, every one of shape (m, 14) with columns as `LEAP_FIELDS`."""
         table = np.concatenate(leaps)
         exact = {"start", "first", "slope"}
         columns: dict[str, Any] = {
@@ -125,6 +135,27 @@ class StateChange:
 
 
 @dataclass(frozen=True)
+class TierTraffic:
+    """What one tier of KV offload did, summed over replicas.
+
+    Attributes:
+        name: of the tier.
+        hit_tokens: tokens found there and loaded.
+        stored: blocks written to it.
+        loaded: blocks read from it.
+        evicted: blocks that left it for want of room.
+        loading_time: seconds that sequences waited for their blocks, summed.
+    """
+
+    name: str
+    hit_tokens: int
+    stored: int
+    loaded: int
+    evicted: int
+    loading_time: float
+
+
+@dataclass(frozen=True)
 class RunLog:
     """All that one simulated run recorded.
 
@@ -135,6 +166,10 @@ class RunLog:
         states: changes of the replicas' states.
         latencies: time outside the engine.
         end: when the last event of the run happened, seconds.
+        pool_blocks: KV blocks that each replica can hold.
+        block_size: tokens in one.
+        evictions: KV blocks taken while somebody could still have asked for their content, shape (replicas,).
+        tiers: where KV was offloaded to, the nearest first; empty without offload.
         blocks_left: KV blocks still held when the run ended, summed over replicas (0 if all is well).
         lost_tokens: tokens generated for attempts that died with their replica or were aborted.
         lost_first_tokens: how many of them were first tokens.
@@ -147,6 +182,10 @@ class RunLog:
     states: tuple[StateChange, ...]
     latencies: Latencies
     end: float
+    pool_blocks: int
+    block_size: int
+    evictions: Integers
+    tiers: tuple[TierTraffic, ...]
     blocks_left: int
     lost_tokens: int
     lost_first_tokens: int

@@ -9,6 +9,7 @@ import simpy
 
 from capsim.cost.step import StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
+from capsim.engine.sequence import NO_PATH, Path
 from capsim.fleet.completions import Completions
 from capsim.fleet.configuration import Failure, FleetConfiguration
 from capsim.fleet.log import Floats, Integers, LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog
@@ -38,6 +39,11 @@ def simulate(
     return _Simulation(requests, fleet, engine, cost, concurrency).run()
 
 
+def _no_path(row: int) -> Path:  # noqa: ARG001
+    """Of requests that share nothing."""
+    return NO_PATH
+
+
 class _Simulation:
     """One run: owns the clock, the servers and the row of every request."""
 
@@ -51,6 +57,7 @@ class _Simulation:
     ) -> None:
         self._requests = requests
         self._fleet = fleet
+        self._engine = engine
         self._concurrency = concurrency
         self._environment = simpy.Environment()
         self._servers = [Server(index, Replica(engine, cost)) for index in range(fleet.replicas)]
@@ -60,6 +67,7 @@ class _Simulation:
         self._output: list[int] = requests.output.tolist()
         self._arrival: list[float] = requests.arrival.tolist()
         self._admitted: list[bool] = engine.admits(requests.prompt, requests.output).tolist()
+        self._path = _no_path if requests.prefixes is None else requests.prefixes.path
         self._sequences: list[Sequence | None] = [None] * count
         self._replicas = [-1] * count
         self._attempts = [0] * count
@@ -138,7 +146,7 @@ class _Simulation:
         if server is None:
             self._end(row, Outcome.LOST, time)
             return
-        sequence = Sequence(row, self._prompt[row], self._output[row], time)
+        sequence = Sequence(row, self._prompt[row], self._output[row], time, self._path(row))
         self._sequences[row] = sequence
         self._replicas[row] = server.index
         self._attempts[row] += 1
@@ -192,6 +200,10 @@ class _Simulation:
             states=tuple(change for server in self._servers for change in server.changes),
             latencies=self._fleet.latencies,
             end=float(np.concatenate([ends, requests.arrival]).max(initial=0.0)),
+            pool_blocks=self._engine.usable_blocks,
+            block_size=self._engine.block_size,
+            evictions=np.array([replica.evicted for replica in replicas], dtype=np.int64),
+            tiers=(),
             blocks_left=sum(replica.blocks for replica in replicas),
             lost_tokens=sum(replica.lost_tokens for replica in replicas),
             lost_first_tokens=sum(replica.lost_first_tokens for replica in replicas),
@@ -217,6 +229,9 @@ class _Simulation:
             prompt=self._requests.prompt,
             output=self._requests.output,
             cached=integers([sequence.cached for sequence in sequences]),
+            loaded=integers([sequence.loaded for sequence in sequences]),
+            found=integers([sequence.found for sequence in sequences]),
+            recomputed=integers([sequence.recomputed for sequence in sequences]),
             preemptions=integers([sequence.preemptions for sequence in sequences]),
             attempts=integers(self._attempts),
             replica=integers(self._replicas),

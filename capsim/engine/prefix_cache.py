@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from capsim.engine.run import Run
+from capsim.engine.sequence import Sequence
+
+
+class Hit(NamedTuple):
+    """What the cache holds of a sequence.
+
+    Attributes:
+        holds: runs in order, and up to which block of the sequence each one is used.
+        blocks: leading full blocks found.
+        free: how many of them nobody holds.
+    """
+
+    holds: list[tuple[Run, int]]
+    blocks: int
+    free: int
+
+
+class PrefixCache:
+    """Which runs hold which content: the whole blocks of prompts that requests share, and of preempted sequences.
+
+    Content is a tree: a node stands for its tokens and all before it, so that equal nodes are equal prompts up to
+    there. A hit is the longest run of leading full blocks; a block is known as soon as it is scheduled, so that a
+    sequence planned later in the same step finds it. Where a content is there twice, the first one computed is used.
+
+    Args:
+        block_size: tokens in a block.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._runs: dict[int, list[Run]] = {}
+
+    def clear(self) -> None:
+        """Forget everything, as when the engine starts."""
+        self._runs.clear()
+
+    def shared_blocks(self, sequence: Sequence) -> int:
+        """Leading blocks of a sequence that another request may have too."""
+        return sequence.path[-1][1] // self._block_size if sequence.path else 0
+
+    def find(self, sequence: Sequence) -> Hit:
+        """The leading blocks of a waiting sequence that are there; at least its last token is left to compute."""
+        size = self._block_size
+        most = (sequence.target - 1) // size
+        holds: list[tuple[Run, int]] = []
+        position = 0
+        for node, end in sequence.path:
+            position = self._follow(self._runs.get(node), position, min(end // size, most), holds)
+            if position < end // size:
+                return _hit(holds, position)
+        return _hit(holds, self._follow(sequence.kept, position, most, holds))
+
+    def _follow(self, runs: list[Run] | None, position: int, end: int, holds: list[tuple[Run, int]]) -> int:
+        """Use runs from `position` on, at most to `end`; returns how far they go."""
+        while runs and position < end:
+            reach = end
+            for run in runs:
+                if run.start <= position < run.full:
+                    break
+                if position < run.start < run.full:
+                    reach = min(reach, run.start)  # from there on it is the first one computed
+            else:
+                return position
+            position = min(reach, run.full)
+            if holds and holds[-1][0] is run:
+                holds.pop()
+            holds.append((run, position))
+        return position
+
+    def enter(self, sequence: Sequence, first: int) -> None:
+        """Let others find what an admitted sequence computes of its shared blocks, from block `first` on."""
+        size = self._block_size
+        run = sequence.run = Run(first, first, owned=True)
+        for node, end in sequence.path:
+            if end // size > first:
+                known = self._runs.setdefault(node, [])
+                if len(known) > 3:
+                    known[:] = [other for other in known if other.owned or other.full > other.start]
+                known.append(run)
+
+
+def _hit(holds: list[tuple[Run, int]], blocks: int) -> Hit:
+    return Hit(holds, blocks, sum(run.free_before(extent) for run, extent in holds))
