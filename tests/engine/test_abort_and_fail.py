@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capsim.engine import Replica, Sequence
+from capsim.engine import Replica
 from tests.engine.replicas import DECODES, STEPS, moments, replica_of, submit
-from tests.engine.test_differential import DYADIC, configuration, reference, times
+from tests.engine.test_differential import DYADIC, configuration, reference, sequences_of, times
 from tests.reference import TIE, ReferenceReplica, ReferenceSequence
 from tests.strategies import Case, cases
 
@@ -126,7 +126,7 @@ def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
     expected = [ReferenceSequence(i, *request) for i, request in enumerate(case.requests)]
     plain.run_with(expected, aborts)
     replica = Replica(configuration(case), DYADIC)
-    sequences = [Sequence(i, prompt, output, t) for i, (t, prompt, output) in enumerate(case.requests)]
+    sequences = sequences_of(case)
     told = [(s.submitted, 0, s.request) for s in sequences] + [(time, 1, i) for time, i in aborts]
     for time, is_abort, i in sorted(told):
         replica.abort(sequences[i], time) if is_abort else replica.submit(sequences[i], time)
@@ -147,7 +147,7 @@ def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
 def test_fail_keeps_whole_steps_and_loses_the_one_in_flight(case: Case, death: float) -> None:
     plain, expected = reference(case, DYADIC)
     replica = Replica(configuration(case), DYADIC)
-    sequences = [Sequence(i, prompt, output, t) for i, (t, prompt, output) in enumerate(case.requests)]
+    sequences = sequences_of(case)
     told = [sequence for sequence in sequences if sequence.submitted <= death]
     for sequence in told:
         replica.submit(sequence, sequence.submitted)

@@ -70,8 +70,12 @@ def reference(case: Case, cost: StepCost) -> tuple[ReferenceReplica, list[Refere
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
         enable_prefix_caching=case.enable_prefix_caching,
+        watermark_blocks=case.watermark_blocks,
     )
-    sequences = [ReferenceSequence(i, *request) for i, request in enumerate(case.requests)]
+    sequences = [
+        ReferenceSequence(i, *request, path=path)
+        for i, (request, path) in enumerate(zip(case.requests, case.paths, strict=True))
+    ]
     replica.run(sequences)
     return replica, sequences
 
@@ -84,12 +88,20 @@ def configuration(case: Case) -> EngineConfiguration:
         max_num_batched_tokens=case.max_num_batched_tokens,
         reserve_full_prompt=case.reserve_full_prompt,
         enable_prefix_caching=case.enable_prefix_caching,
+        watermark=(case.watermark_blocks + 0.5) / (case.usable_blocks + 1),
     )
+
+
+def sequences_of(case: Case) -> list[Sequence]:
+    return [
+        Sequence(i, prompt, output, time, path)
+        for i, ((time, prompt, output), path) in enumerate(zip(case.requests, case.paths, strict=True))
+    ]
 
 
 def fast(case: Case, cost: StepCost, longest_plan: int | None = None) -> tuple[Replica, list[Sequence]]:
     replica = Replica(configuration(case), cost, longest_plan=longest_plan)
-    sequences = [Sequence(i, prompt, output, t) for i, (t, prompt, output) in enumerate(case.requests)]
+    sequences = sequences_of(case)
     for sequence in sequences:
         replica.submit(sequence, sequence.submitted)
     replica.advance(math.inf)
@@ -110,6 +122,7 @@ def test_exact_with_dyadic_costs(case: Case) -> None:
     replica, sequences = fast(case, DYADIC)
     assert [s.preemptions for s in sequences] == [s.preemptions for s in expected]
     assert times(sequences) == times(expected)
+    assert [(s.cached, s.found) for s in sequences] == [(s.cached, s.found) for s in expected]
     steps = sum(int(row[1]) for row in replica.leaps())
     assert steps == len(plain.steps)
 
@@ -142,7 +155,7 @@ def test_leaps_expand_to_the_reference_steps(case: Case) -> None:
     replica, _ = fast(case, DYADIC)
     expanded = []
     for row in replica.leaps():
-        start, steps, tokens, _, _, decodes, context, _, _, _, first, slope = row
+        start, steps, tokens, _, _, decodes, context, _, _, _, first, slope, _, _ = row
         for step in range(int(steps)):
             seconds = first + step * slope
             expanded.append((start, seconds, tokens, decodes, context + step * decodes))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from capsim.cost.linear import LinearCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from tests.engine.replicas import BLOCKS, SECOND, moments, replica_of, submit
-from tests.engine.test_differential import DYADIC, configuration, fast, times
+from tests.engine.test_differential import DYADIC, configuration, fast, sequences_of, times
 from tests.strategies import Case, cases
 
 # submit
@@ -98,7 +98,7 @@ def test_looking_changes_nothing(case: Case, looks: list[tuple[float, bool]]) ->
     """advance() and observe() at any times between the submits leave every time and preemption as it was."""
     calm, undisturbed = fast(case, DYADIC)
     replica = Replica(configuration(case), DYADIC)
-    sequences = [Sequence(i, prompt, output, t) for i, (t, prompt, output) in enumerate(case.requests)]
+    sequences = sequences_of(case)
     queue = deque(sequences)
     for time, only_advance in sorted(looks):
         while queue and queue[0].submitted <= time:

