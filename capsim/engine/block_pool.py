@@ -28,9 +28,8 @@ class BlockPool:
         self._block_size = configuration.block_size
         self.usable = configuration.usable_blocks
         self.held = self.repeated = 0
-        caches = configuration.enable_prefix_caching
-        self.queue = FreeQueue(self.usable) if caches else None
-        self._cache = PrefixCache(self._block_size) if caches else None
+        self.queue = FreeQueue(self.usable) if configuration.enable_prefix_caching else None
+        self._cache = PrefixCache(self._block_size, self.queue) if self.queue is not None else None
 
     @property
     def evicted(self) -> int:
@@ -100,20 +99,17 @@ class BlockPool:
             return freed
         border = max(sequence.first, min(blocks, cache.shared_blocks(sequence)))
         if known > border:
-            private = Run(border, known, owned=False)
-            sequence.kept = [*sequence.kept, private]
-            queue.keep(private, border, blocks)
+            queue.keep(cache.leave(sequence, border, known), border, blocks)
         elif blocks > border:
             queue.free(blocks - border)
         if sequence.run is not None:
             freed -= self._disown(sequence.run, border, queue)
             sequence.run = None
         for run, extent in reversed(sequence.holds):
-            low = run.drop(extent)
-            if low < extent:
-                queue.keep(run, low, extent)
-                self.held -= extent - low
-                freed += extent - low
+            for part, low, high in run.drop(extent):
+                queue.keep(part, low, high)
+                self.held -= high - low
+                freed += high - low
         self.repeated -= blocks - freed
         sequence.holds = NO_HOLDS
         sequence.first = 0
@@ -121,7 +117,7 @@ class BlockPool:
 
     def _disown(self, run: Run, end: int, queue: FreeQueue) -> int:
         """End the life of a run's owner, which had blocks up to `end`; returns how many others still hold."""
-        run.owned = False
+        run.owner = None
         low = min(end, run.held)
         if low < end:
             queue.keep(run, low, end)

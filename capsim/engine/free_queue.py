@@ -59,6 +59,13 @@ class FreeQueue:
         run.pieces.append(piece)
         self._pieces.append(piece)
 
+    def cut(self, piece: Piece, rest: Run) -> None:
+        """Cut a piece in two where a run was: what belongs to `rest` lies before the other part, and is taken first."""
+        upper = Piece(rest, rest.start, piece.high)
+        piece.high = rest.start
+        rest.pieces.append(upper)
+        self._pieces.insert(self._pieces.index(piece), upper)
+
     def _take(self, blocks: int) -> None:
         pieces = self._pieces
         while blocks > 0:

@@ -131,7 +131,7 @@ class Offload:
     def find(self, sequence: Sequence, position: int) -> list[tuple[OffloadTier, int]]:
         """Blocks from `position` on that are in tiers, tier by tier; at least the last token is left to compute."""
         most = (sequence.target - 1) // self._block_size
-        parts: list[tuple[OffloadTier, int]] = []
+        found: dict[OffloadTier, int] = {}
         for content, _, high in self._contents(sequence):
             end = min(high, most)
             while position < end:
@@ -139,12 +139,12 @@ class Offload:
                 for tier in self.tiers:
                     reached = min(tier.reach(content, position), end)
                     if reached > position:
-                        parts.append((tier, reached - position))
+                        found[tier] = found.get(tier, 0) + reached - position
                         break
                 if reached == position:
-                    return parts
+                    return list(found.items())
                 position = reached
-        return parts
+        return list(found.items())
 
     def load(self, parts: list[tuple[OffloadTier, int]], now: float) -> float:
         """Read what `find` found; returns when all of it is there."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from capsim.engine.free_queue import FreeQueue
 from capsim.engine.run import Run
 from capsim.engine.sequence import Sequence
 
@@ -29,10 +30,12 @@ class PrefixCache:
 
     Args:
         block_size: tokens in a block.
+        queue: the free blocks.
     """
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, queue: FreeQueue) -> None:
         self._block_size = block_size
+        self._queue = queue
         self._runs: dict[int, list[Run]] = {}
 
     def clear(self) -> None:
@@ -66,22 +69,40 @@ class PrefixCache:
                     reach = min(reach, run.start)  # from there on it is the first one computed
             else:
                 return position
-            position = min(reach, run.full)
             if holds and holds[-1][0] is run:
                 holds.pop()
+            elif run.start < position:
+                run = self._second_part(run, position)
+            position = min(reach, run.full)
             holds.append((run, position))
         return position
+
+    def _second_part(self, run: Run, position: int) -> Run:
+        rest, piece = run.split(position)
+        if piece is not None:
+            self._queue.cut(piece, rest)
+        return rest
 
     def enter(self, sequence: Sequence, first: int) -> None:
         """Let others find what an admitted sequence computes of its shared blocks, from block `first` on."""
         size = self._block_size
-        run = sequence.run = Run(first, first, owned=True)
+        run = sequence.run = Run(first, first, sequence)
         for node, end in sequence.path:
             if end // size > first:
                 known = self._runs.setdefault(node, [])
                 if len(known) > 3:
-                    known[:] = [other for other in known if other.owned or other.full > other.start]
+                    known[:] = [other for other in known if not other.empty]
                 known.append(run)
+                run.known_in.append(known)
+
+    def leave(self, sequence: Sequence, first: int, full: int) -> Run:
+        """Let a preempted sequence find its own blocks again, from `first` to before `full`."""
+        run = Run(first, full)
+        if not sequence.kept:
+            sequence.kept = []
+        sequence.kept.append(run)
+        run.known_in.append(sequence.kept)
+        return run
 
 
 def _hit(holds: list[tuple[Run, int]], blocks: int) -> Hit:

@@ -13,6 +13,7 @@ from capsim.cost.step import Line, StepCost
 from capsim.engine.batch_state import BatchState
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.hybrid_batch import HybridBatch
+from capsim.engine.offload import OffloadTier
 from capsim.engine.plan import Plan
 from capsim.engine.scheduler import NOTHING, TIE, Scheduler, VllmScheduler
 from capsim.engine.sequence import Sequence
@@ -94,6 +95,7 @@ class Replica:
         self._state = BatchState(configuration, cost.needs_spread)
         decodes = self._state.decodes
         self._window = decodes.window if isinstance(decodes, HybridBatch) and cost.needs_window else None
+        self._plain_shape = not self._spread and self._window is None
         self._aborts: list[Sequence] = []
         self._leaps = bytearray()
         self._now = 0.0
@@ -119,6 +121,11 @@ class Replica:
     def evicted(self) -> int:
         """KV blocks taken so far while somebody could still have asked for their content."""
         return self._state.pool.evicted
+
+    @property
+    def tiers(self) -> list[OffloadTier]:
+        """Where KV is offloaded to, with what each tier did so far."""
+        return [] if self._state.offload is None else self._state.offload.tiers
 
     @property
     def touched(self) -> int:
@@ -252,9 +259,10 @@ class Replica:
             return False
         self.plans += 1
         if plan.chunks:
-            self._line = Line(self._cost.step(self._shape(plan.chunks)), 0.0, 1)
+            seconds = self._cost.step(self._shape(plan.chunks))
+            self._line = Line(seconds, 0.0, 1)
             self._steps = 1
-            self._end = self._now + self._line.first
+            self._end = self._now + seconds
             return True
         line = self._line = self._cost.line(self._shape(()))
         steps = min(steps, line.steps)
@@ -273,6 +281,8 @@ class Replica:
     def _shape(self, chunks: Many[Chunk]) -> BatchShape:
         decodes = self._state.decodes
         shape = BatchShape(chunks, decodes.count, decodes.context)
+        if self._plain_shape:
+            return shape
         if self._spread:
             longest = decodes.largest_context()
             shape = shape._replace(squared_context=decodes.squared_context, largest_context=longest)

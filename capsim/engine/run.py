@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from capsim.engine.sequence import Sequence
+
 
 class Run:
     """Consecutive KV blocks that one sequence computed, numbered by their place in it; others may hold them too.
@@ -11,24 +17,33 @@ class Run:
     Attributes:
         start: number of its first block in the sequence.
         full: its blocks before this number are full and keep their content; taken blocks lower it.
-        owned: whether the sequence that computes it still runs.
+        owner: the sequence that computes it, as long as that runs.
         held: others hold its blocks before this number.
         pieces: what is free of it, the part freed first (its tail) first.
+        known_in: lists of runs in which it is looked for.
     """
 
-    __slots__ = ("_holders", "full", "held", "owned", "pieces", "start")
+    __slots__ = ("_end", "_holders", "_rest", "full", "held", "known_in", "owner", "pieces", "start")
 
-    def __init__(self, start: int, full: int, *, owned: bool) -> None:
+    def __init__(self, start: int, full: int, owner: Sequence | None = None) -> None:
         self.start = start
         self.full = full
-        self.owned = owned
+        self.owner = owner
         self.held = start
         self.pieces: list[Piece] = []
+        self.known_in: list[list[Run]] = []
         self._holders: dict[int, int] = {}
+        self._rest: Run | None = None
+        self._end = start
+
+    @property
+    def empty(self) -> bool:
+        """Nothing of it is left, and nothing will come."""
+        return self.full <= self.start and self.owner is None
 
     def free_before(self, extent: int) -> int:
         """Blocks before `extent` that nobody holds."""
-        return 0 if self.owned else max(0, extent - self.held)
+        return max(0, extent - self.held) if self.owner is None else 0
 
     def hold(self, extent: int) -> int:
         """Hold the blocks before `extent`; returns how many of them were free."""
@@ -44,15 +59,57 @@ class Run:
             pieces.pop()
         return found
 
-    def drop(self, extent: int) -> int:
-        """End one hold; returns the number of the first block that is no longer held, `extent` if all still are."""
+    def drop(self, extent: int) -> Iterator[tuple[Run, int, int]]:
+        """End one hold; yields what nobody holds any more: runs with their blocks from and to, the tail first."""
+        if self._rest is not None and extent > self._end:
+            yield from self._rest.drop(extent)
+            extent = self._end
         holders = self._holders
         holders[extent] -= 1
         if holders[extent]:
-            return extent
+            return
         del holders[extent]
         self.held = max(holders, default=self.start)
-        return extent if self.owned else min(extent, self.held)
+        if self.owner is None and self.held < extent:
+            yield self, self.held, extent
+
+    def split(self, block: int) -> tuple[Run, Piece | None]:
+        """Cut it in two, for somebody who will hold its blocks from `block` on but not those before.
+
+        It happens where a content is there twice, in runs that overlap. Returns the second part, and the piece that
+        lies on the cut, which the queue must cut too.
+        """
+        rest = Run(block, max(block, self.full), self.owner)
+        rest._rest, rest._end = self._rest, self._end
+        self._rest, self._end = rest, block
+        self.full = min(self.full, block)
+        beyond = {extent: count for extent, count in self._holders.items() if extent > block}
+        for extent in beyond:
+            del self._holders[extent]
+        if beyond:
+            self._holders[block] = self._holders.get(block, 0) + sum(beyond.values())
+        rest._holders = beyond
+        if self.owner is not None:
+            self._hand_over(self.owner, block)
+        self.held = max(self._holders, default=self.start)
+        rest.held = max(rest._holders, default=block)
+        rest.pieces = [piece for piece in self.pieces if piece.low >= block]
+        for piece in rest.pieces:
+            piece.run = rest
+        self.pieces = [piece for piece in self.pieces if piece.low < block]
+        for runs in self.known_in:
+            runs.insert(runs.index(self) + 1, rest)
+        rest.known_in = list(self.known_in)
+        cut = next((piece for piece in self.pieces if piece.high > block), None)
+        return rest, cut
+
+    def _hand_over(self, owner: Sequence, block: int) -> None:
+        """Its owner holds the first part like anybody else, and owns the second."""
+        self._holders[block] = self._holders.get(block, 0) + 1
+        owner.holds = [*owner.holds, (self, block)]
+        owner.first = block
+        owner.run = self._rest
+        self.owner = None
 
 
 class Piece:

@@ -41,7 +41,8 @@ class ReplicaState(IntEnum):
 class RequestColumns:
     """One row a request, shape (n,); times are seconds, NaN where the event did not happen.
 
-    Engine-internal times are taken at the engine; what the user observes adds the run's `Latencies`.
+    A request that generates several sequences (``n``) begins with the first of them and ends with the last; counts are
+    sums over them. Engine-internal times are taken at the engine; what the user observes adds the run's `Latencies`.
 
     Attributes:
         arrival: submission by the client.
@@ -49,6 +50,7 @@ class RequestColumns:
         scheduled: start of the step that first worked on it (the last attempt).
         first_token: end of the step that made its first token, at the engine.
         finish: end of the step that made its last token, at the engine.
+        service: from `scheduled` to `finish`, summed over its sequences.
         prompt, output: tokens asked for.
         cached: tokens found in the prefix cache when it was first admitted (the last attempt).
         loaded: tokens found in tiers of KV offload and loaded, over all its admissions.
@@ -65,6 +67,7 @@ class RequestColumns:
     scheduled: Floats
     first_token: Floats
     finish: Floats
+    service: Floats
     prompt: Integers
     output: Integers
     cached: Integers
@@ -170,6 +173,7 @@ class RunLog:
         block_size: tokens in one.
         evictions: KV blocks taken while somebody could still have asked for their content, shape (replicas,).
         tiers: where KV was offloaded to, the nearest first; empty without offload.
+        samples: sequences of each request.
         blocks_left: KV blocks still held when the run ended, summed over replicas (0 if all is well).
         lost_tokens: tokens generated for attempts that died with their replica or were aborted.
         lost_first_tokens: how many of them were first tokens.
@@ -186,6 +190,7 @@ class RunLog:
     block_size: int
     evictions: Integers
     tiers: tuple[TierTraffic, ...]
+    samples: int
     blocks_left: int
     lost_tokens: int
     lost_first_tokens: int

@@ -12,7 +12,16 @@ from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.sequence import NO_PATH, Path
 from capsim.fleet.completions import Completions
 from capsim.fleet.configuration import Failure, FleetConfiguration
-from capsim.fleet.log import Floats, Integers, LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog
+from capsim.fleet.log import (
+    Floats,
+    Integers,
+    LeapColumns,
+    Outcome,
+    ReplicaState,
+    RequestColumns,
+    RunLog,
+    TierTraffic,
+)
 from capsim.fleet.router import ROUTERS
 from capsim.fleet.server import Server
 from capsim.workload.requests import Requests
@@ -44,6 +53,26 @@ def _no_path(row: int) -> Path:  # noqa: ARG001
     return NO_PATH
 
 
+def _traffic(replicas: list[Replica]) -> tuple[TierTraffic, ...]:
+    """What each tier of KV offload did, over all replicas."""
+    return tuple(
+        TierTraffic(
+            name=tiers[0].tier.name,
+            hit_tokens=sum(tier.hit_tokens for tier in tiers),
+            stored=sum(tier.stored for tier in tiers),
+            loaded=sum(tier.loaded for tier in tiers),
+            evicted=sum(tier.evicted for tier in tiers),
+            loading_time=sum(tier.loading_time for tier in tiers),
+        )
+        for tiers in zip(*(replica.tiers for replica in replicas), strict=True)
+    )
+
+
+def _whole(path: Path, row: int, prompt: int) -> Path:
+    """The path of one request's sequences, which share its whole prompt."""
+    return path if path and path[-1][1] == prompt else (*path, (-1 - row, prompt))
+
+
 class _Simulation:
     """One run: owns the clock, the servers and the row of every request."""
 
@@ -68,11 +97,13 @@ class _Simulation:
         self._arrival: list[float] = requests.arrival.tolist()
         self._admitted: list[bool] = engine.admits(requests.prompt, requests.output).tolist()
         self._path = _no_path if requests.prefixes is None else requests.prefixes.path
-        self._sequences: list[Sequence | None] = [None] * count
+        self._samples = requests.samples
+        self._sequences: list[Sequence | None] = [None] * (count * self._samples)
+        self._unfinished = [self._samples] * count
         self._replicas = [-1] * count
         self._attempts = [0] * count
         self._outcomes = [int(Outcome.COMPLETED)] * count
-        self._sent = 0
+        self._sent = self._lost_tokens = self._lost_first_tokens = 0
         self._events = 0
         self._completions = (
             Completions(self._environment, self._servers, self._deliver) if concurrency is not None else None
@@ -132,7 +163,9 @@ class _Simulation:
     def _deliver(self, server: Server) -> None:
         finished = server.replica.finished
         for sequence in finished:
-            self._send_next(sequence.finish + self._fleet.latencies.outbound)
+            self._unfinished[sequence.request] -= 1
+            if not self._unfinished[sequence.request]:
+                self._send_next(sequence.finish + self._fleet.latencies.outbound)
         finished.clear()
 
     # Gateway
@@ -146,11 +179,16 @@ class _Simulation:
         if server is None:
             self._end(row, Outcome.LOST, time)
             return
-        sequence = Sequence(row, self._prompt[row], self._output[row], time, self._path(row))
-        self._sequences[row] = sequence
         self._replicas[row] = server.index
         self._attempts[row] += 1
-        server.replica.submit(sequence, time)
+        prompt, output, path = self._prompt[row], self._output[row], self._path(row)
+        first = row * self._samples
+        if self._samples > 1:
+            path = _whole(path, row, prompt)
+            self._unfinished[row] = self._samples
+        for place in range(first, first + self._samples):
+            sequence = self._sequences[place] = Sequence(row, prompt, output, time, path)
+            server.replica.submit(sequence, time)
         if self._completions is not None:
             self._completions.moved(server)
 
@@ -169,8 +207,7 @@ class _Simulation:
         lost = server.fail(environment.now)
         if self._completions is not None:
             self._completions.moved(server)
-        for sequence in lost:
-            row = sequence.request
+        for row in self._lost_rows(lost):
             if self._attempts[row] > self._fleet.max_retries:
                 self._end(row, Outcome.LOST, environment.now)
             else:
@@ -186,6 +223,17 @@ class _Simulation:
         if len(server.changes) > changes + 1:
             return
         server.enter(ReplicaState.UP, environment.now)
+
+    def _lost_rows(self, lost: list[Sequence]) -> list[int]:
+        """Requests that lost a sequence, each once; what their other sequences have generated is lost too."""
+        rows = list(dict.fromkeys(sequence.request for sequence in lost))
+        if self._samples > 1:
+            for row in rows:
+                for sequence in self._sequences[row * self._samples : (row + 1) * self._samples]:
+                    if sequence is not None and not math.isnan(sequence.finish):
+                        self._lost_tokens += sequence.output
+                        self._lost_first_tokens += 1
+        return rows
 
     # Log
 
@@ -203,37 +251,43 @@ class _Simulation:
             pool_blocks=self._engine.usable_blocks,
             block_size=self._engine.block_size,
             evictions=np.array([replica.evicted for replica in replicas], dtype=np.int64),
-            tiers=(),
+            tiers=_traffic(replicas),
             blocks_left=sum(replica.blocks for replica in replicas),
-            lost_tokens=sum(replica.lost_tokens for replica in replicas),
-            lost_first_tokens=sum(replica.lost_first_tokens for replica in replicas),
+            samples=self._samples,
+            lost_tokens=sum(replica.lost_tokens for replica in replicas) + self._lost_tokens,
+            lost_first_tokens=sum(replica.lost_first_tokens for replica in replicas)
+            + self._lost_first_tokens,
             events=self._events,
         )
 
     def _request_columns(self) -> RequestColumns:
         never = Sequence(-1, 0, 0, math.nan)
         sequences = [never if sequence is None else sequence for sequence in self._sequences]
+        shape = (len(self._requests), self._samples)
 
-        def floats(values: list[float]) -> Floats:
-            return np.array(values, dtype=np.float64)
+        def times(name: str) -> Floats:
+            return np.array([getattr(sequence, name) for sequence in sequences], np.float64).reshape(shape)
 
-        def integers(values: list[int]) -> Integers:
-            return np.array(values, dtype=np.int64)
+        def totals(name: str) -> Integers:
+            values = np.array([getattr(sequence, name) for sequence in sequences], np.int64)
+            return np.asarray(values.reshape(shape).sum(axis=1), np.int64)
 
+        scheduled, finish = times("scheduled"), times("finish")
         return RequestColumns(
-            arrival=floats(self._arrival),
-            submitted=floats([sequence.submitted for sequence in sequences]),
-            scheduled=floats([sequence.scheduled for sequence in sequences]),
-            first_token=floats([sequence.first_token for sequence in sequences]),
-            finish=floats([sequence.finish for sequence in sequences]),
+            arrival=np.array(self._arrival, np.float64),
+            submitted=times("submitted").min(axis=1),
+            scheduled=scheduled.min(axis=1),
+            first_token=times("first_token").min(axis=1),
+            finish=finish.max(axis=1),
+            service=(finish - scheduled).sum(axis=1),
             prompt=self._requests.prompt,
             output=self._requests.output,
-            cached=integers([sequence.cached for sequence in sequences]),
-            loaded=integers([sequence.loaded for sequence in sequences]),
-            found=integers([sequence.found for sequence in sequences]),
-            recomputed=integers([sequence.recomputed for sequence in sequences]),
-            preemptions=integers([sequence.preemptions for sequence in sequences]),
-            attempts=integers(self._attempts),
-            replica=integers(self._replicas),
-            outcome=integers(self._outcomes),
+            cached=totals("cached"),
+            loaded=totals("loaded"),
+            found=totals("found"),
+            recomputed=totals("recomputed"),
+            preemptions=totals("preemptions"),
+            attempts=np.array(self._attempts, np.int64),
+            replica=np.array(self._replicas, np.int64),
+            outcome=np.array(self._outcomes, np.int64),
         )

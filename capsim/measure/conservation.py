@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from capsim.errors import InvariantBroken
 from capsim.fleet.log import Outcome, RunLog
 from capsim.measure.latency import failed
-from capsim.measure.leaps import leap_durations
+from capsim.measure.leaps import leap_durations, most_blocks
 
 TIME_TOLERANCE = 1e-8
 """Seconds. Ties within 1 ns count as one instant, and sums of step times round by far less in a week (6e5 s)."""
@@ -24,7 +24,10 @@ def check_conservation(log: RunLog) -> None:
     """
     _check_outcomes(log)
     _check_blocks(log)
+    _check_pool(log)
+    _check_found(log)
     _check_tokens(log)
+    _check_prefill(log)
     _check_leaps(log)
     _check_little(log)
     _check_service(log)
@@ -32,6 +35,12 @@ def check_conservation(log: RunLog) -> None:
 
 def _completed(log: RunLog) -> NDArray[np.bool_]:
     return ~failed(log)
+
+
+def _only_whole_attempts(log: RunLog) -> bool:
+    """Whether every attempt that a replica began was completed."""
+    attempts, completed = log.requests.attempts, _completed(log)
+    return not ((attempts[completed] != 1).any() or (attempts[~completed] != 0).any())
 
 
 def _drained(log: RunLog) -> bool:
@@ -71,6 +80,42 @@ def _check_blocks(log: RunLog) -> None:
         raise InvariantBroken(f"{log.blocks_left} KV blocks are held after the run, expected 0")
 
 
+def _check_pool(log: RunLog) -> None:
+    """A replica holds no more blocks than its pool has, and no more room in them than they have."""
+    leaps = log.leaps
+    wrong = (most_blocks(leaps) > log.pool_blocks) | (leaps.blocks < 0) | (leaps.growth < 0)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvariantBroken(
+            f"leap {row} holds {leaps.blocks[row]} KV blocks and takes {leaps.growth[row]} "
+            f"of a pool of {log.pool_blocks}"
+        )
+    wrong = (leaps.unfilled < 0) | (leaps.unfilled > log.block_size * leaps.blocks)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvariantBroken(
+            f"leap {row} has room for {leaps.unfilled[row]} tokens in {leaps.blocks[row]} blocks "
+            f"of {log.block_size}"
+        )
+
+
+def _check_found(log: RunLog) -> None:
+    """No count is negative, and of each prompt at least the last token is computed."""
+    requests = log.requests
+    counts = {name: getattr(requests, name) for name in ("cached", "loaded", "found")}
+    for name, tokens in {**counts, "evictions": log.evictions}.items():
+        if (tokens < 0).any():
+            row = int(np.flatnonzero(tokens < 0)[0])
+            raise InvariantBroken(f"{name} is {tokens[row]} in row {row}, expected 0 or more")
+    whole = _completed(log) & (requests.cached >= log.samples * requests.prompt)
+    if whole.any():
+        row = int(np.flatnonzero(whole)[0])
+        raise InvariantBroken(
+            f"request {row} found {requests.cached[row]} of its {requests.prompt[row]} prompt tokens "
+            "in the cache, expected fewer"
+        )
+
+
 def _check_tokens(log: RunLog) -> None:
     """Tokens generated are tokens owed.
 
@@ -79,16 +124,39 @@ def _check_tokens(log: RunLog) -> None:
     """
     requests, completed = log.requests, _completed(log)
     decoded = int(log.leaps.steps @ log.leaps.decodes)
-    first = int(completed.sum()) + log.lost_first_tokens
+    first = log.samples * int(completed.sum()) + log.lost_first_tokens
     generated = decoded + first + len(log.resumed_gaps)
-    owed = int(requests.output[completed].sum()) + log.lost_tokens
+    owed = log.samples * int(requests.output[completed].sum()) + log.lost_tokens
     unfinished = requests.outcome == Outcome.UNFINISHED
-    least = generated - int(requests.output[unfinished].sum())
+    least = generated - log.samples * int(requests.output[unfinished].sum())
     if not least <= owed <= generated:
         raise InvariantBroken(
             f"{generated} tokens were generated ({decoded} by decodes, {first} first tokens, "
             f"{len(log.resumed_gaps)} after preemptions) and {owed} were owed ({log.lost_tokens} of them lost), "
             f"with {int(unfinished.sum())} unfinished"
+        )
+
+
+def _check_prefill(log: RunLog) -> None:
+    """Tokens that chunks computed are those of prompts that were not there already, and those computed again.
+
+    A preempted sequence computes again what it had computed and does not find. If it decoded, it also
+    computes the token that it generated last, which no step had read: one for each gap around a preemption.
+    Attempts that were lost or are unfinished computed tokens that are on no completed request's account.
+
+    An identity without KV offload. With it a request's loaded tokens, which are those of all its admissions,
+    bound what was there at the first.
+    """
+    requests, completed = log.requests, _completed(log)
+    computed = int(log.leaps.prefill_tokens.sum())
+    fresh = int((log.samples * requests.prompt - requests.cached)[completed].sum())
+    again = int(requests.recomputed[completed].sum())
+    owed = fresh + again + len(log.resumed_gaps)
+    least = owed - int(requests.loaded[completed].sum())
+    if computed < least or (_only_whole_attempts(log) and computed > owed):
+        raise InvariantBroken(
+            f"{computed} tokens were computed by prefill and {owed} were owed ({fresh} of prompts, {again} "
+            f"computed again, {len(log.resumed_gaps)} generated before preemptions), {owed - least} loaded"
         )
 
 
@@ -131,11 +199,11 @@ def _check_service(log: RunLog) -> None:
     A preempted sequence is out of the batch for a part of its time, so the leaps may then hold less. Attempts
     that were lost or are unfinished leave leaps and no request to compare with.
     """
-    requests, completed = log.requests, _completed(log)
-    if (requests.attempts[completed] != 1).any() or (requests.attempts[~completed] != 0).any():
+    if not _only_whole_attempts(log):
         return
+    requests, completed = log.requests, _completed(log)
     in_leaps = float(log.leaps.running @ leap_durations(log.leaps))
-    in_requests = float((requests.finish - requests.scheduled)[completed].sum())
+    in_requests = float(requests.service[completed].sum())
     may_be_less = bool(requests.preemptions.any())
     if not _same(in_leaps, in_requests) and not (may_be_less and in_leaps < in_requests):
         raise InvariantBroken(f"leaps hold {in_leaps} s of sequences in the batch, requests {in_requests} s")

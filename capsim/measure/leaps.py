@@ -24,6 +24,36 @@ def leaps_since(leaps: LeapColumns, time: float) -> LeapColumns:
     return LeapColumns(**{field.name: getattr(leaps, field.name)[rows] for field in fields(leaps)})
 
 
+def most_blocks(leaps: LeapColumns) -> Integers:
+    """KV blocks held in the last step of each leap, shape (m,); too many where windows freed some."""
+    return leaps.blocks + leaps.growth
+
+
+def mean_blocks(leaps: LeapColumns) -> Floats:
+    """KV blocks held along each leap on average, shape (m,), as if they rose evenly.
+
+    Exact for a leap of one step, or one that took no block; otherwise off by at most half its growth, and too
+    high where windows freed blocks meanwhile.
+    """
+    return leaps.blocks + leaps.growth / 2
+
+
+def mean_unfilled(leaps: LeapColumns, block_size: int) -> Floats:
+    """Tokens that the blocks held have room for along each leap on average, shape (m,), as if it changed evenly.
+
+    Each decode fills a place in every step after the first, and each block taken adds `block_size` of them.
+    Only where all layers keep all tokens.
+    """
+    return leaps.unfilled + (block_size * leaps.growth - (leaps.steps - 1) * leaps.decodes) / 2
+
+
+def mean_over(values: Floats | Integers, durations: Floats) -> float:
+    """Mean of values, shape (m,), that lasted so many seconds each; NaN if that is no time."""
+    time = float(durations.sum())
+    # Not a matrix product: its rounding depends on how many threads it has.
+    return float((values * durations).sum() / time) if time else float("nan")
+
+
 @dataclass(frozen=True)
 class Occupancy:
     """How full the replicas were, means over the time in which they worked (idle time counts nowhere).
@@ -34,8 +64,9 @@ class Occupancy:
         mixed_steps: share of the steps that computed prefill chunks and decodes together; NaN without steps.
         running_mean, running_max: sequences in the batch of a replica.
         waiting_mean, waiting_max: sequences in the queue of a replica.
-        blocks_mean, blocks_max: KV blocks held by a replica when a leap begins; decodes take more along a
-            leap, so both are a little low.
+        blocks_mean, blocks_max: KV blocks held by a replica. The most is exact; in the mean they rise evenly
+            along a leap, which is off by at most half of what its decodes took. Both are too high where
+            windows freed blocks inside leaps.
     """
 
     steps: int
@@ -52,22 +83,16 @@ class Occupancy:
     def of(cls, leaps: LeapColumns) -> Occupancy:
         """Summarize leaps, weighted by how long each took."""
         durations = leap_durations(leaps)
-        busy = float(durations.sum())
         steps = int(leaps.steps.sum())
         mixed = leaps.steps[(leaps.chunks > 0) & (leaps.decodes > 0)].sum()
-
-        def mean(values: Integers) -> float:
-            # Not a matrix product: its rounding depends on how many threads it has.
-            return float((values * durations).sum() / busy) if busy else float("nan")
-
         return cls(
             steps=steps,
-            busy_time=busy,
+            busy_time=float(durations.sum()),
             mixed_steps=float(mixed / steps) if steps else float("nan"),
-            running_mean=mean(leaps.running),
+            running_mean=mean_over(leaps.running, durations),
             running_max=int(leaps.running.max(initial=0)),
-            waiting_mean=mean(leaps.waiting),
+            waiting_mean=mean_over(leaps.waiting, durations),
             waiting_max=int(leaps.waiting.max(initial=0)),
-            blocks_mean=mean(leaps.blocks),
-            blocks_max=int(leaps.blocks.max(initial=0)),
+            blocks_mean=mean_over(mean_blocks(leaps), durations),
+            blocks_max=int(most_blocks(leaps).max(initial=0)),
         )

@@ -14,6 +14,7 @@ from capsim.fleet.log import Outcome, RunLog
 from capsim.measure.gates import Gate, check_gates
 from capsim.measure.goodput import Goodput, goodput
 from capsim.measure.inter_token import Gaps, inter_token_gaps
+from capsim.measure.kv_cache import KvCache
 from capsim.measure.latency import (
     RequestLatencies,
     TtftParts,
@@ -94,6 +95,7 @@ class Summary:
         gates: every objective and how the run stood to it.
         goodput: what was served inside the objectives.
         occupancy: how full the replicas were.
+        kv_cache: how full their KV caches were, what was found there and what was computed twice.
     """
 
     counts: Counts
@@ -107,6 +109,7 @@ class Summary:
     gates: tuple[Gate, ...]
     goodput: Goodput
     occupancy: Occupancy
+    kv_cache: KvCache
 
     @property
     def passed(self) -> bool:
@@ -139,11 +142,11 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
             f"no request is left to measure: {len(requests.arrival)} recorded, {cut} cut as warm-up"
         )
     lost = failed(log)[measured]
-    output = requests.output[measured]
+    output = log.samples * requests.output[measured]
     user, engine = user_latencies(log).only(measured), engine_latencies(log).only(measured)
     throughput = _throughput(log, measured)
     leaps = leaps_since(log.leaps, throughput.window_start) if cut else log.leaps
-    gaps = inter_token_gaps(leaps, log.resumed_gaps, unserved=int((output[lost] - 1).sum()))
+    gaps = inter_token_gaps(leaps, log.resumed_gaps, unserved=int((output[lost] - log.samples).sum()))
     counts = _counts(log, measured)
     mean_parts, p95_parts = _part_figures(ttft_parts(log), user_latencies(log).ttft, measured & ~failed(log))
     return Summary(
@@ -158,6 +161,7 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
         gates=check_gates(objectives, user, gaps, lost),
         goodput=goodput(objectives, user, output, _span(log, measured)),
         occupancy=Occupancy.of(leaps),
+        kv_cache=KvCache.of(log, leaps, measured),
     )
 
 
@@ -185,7 +189,7 @@ def _throughput(log: RunLog, measured: Rows) -> Throughput:
     def rate(amount: float) -> float:
         return amount / length if length else float("nan")
 
-    prompt, output = int(requests.prompt[done].sum()), int(requests.output[done].sum())
+    prompt, output = int(requests.prompt[done].sum()), log.samples * int(requests.output[done].sum())
     return Throughput(
         window_start=start,
         window_end=end,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capsim import __version__
+from capsim.catalog.entry import entry_text
 from capsim.cost import (
     ConstantCost,
     Efficiency,
@@ -21,26 +22,22 @@ from capsim.engine import EngineConfiguration
 from capsim.errors import BadInput, Fault
 from capsim.memory.budget import MemoryFit, fit_question
 from capsim.memory.question import MemoryQuestion
+from capsim.plan.engine import engine_configuration
+from capsim.plan.synthetic import synthetic_demand
 from capsim.scenario import (
     ConstantSettings,
-    LengthSettings,
+    DemandSettings,
     LinearSettings,
     ProfileSettings,
     RooflineSettings,
     Scenario,
-    SyntheticSettings,
+    TraceSettings,
     resolved,
 )
-from capsim.workload.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals, RenewalProcess
+from capsim.workload.azure import read_azure
 from capsim.workload.demand import Demand, SyntheticDemand, TraceDemand
-from capsim.workload.lengths import (
-    FixedLength,
-    GeometricLength,
-    LengthDistribution,
-    LognormalLength,
-    UniformLength,
-)
-from capsim.workload.trace import read_azure
+from capsim.workload.mooncake import read_mooncake
+from capsim.workload.trace import Trace
 
 SAMPLE = 20_000
 """Requests drawn where a distribution of lengths is wanted, not a run."""
@@ -55,8 +52,8 @@ class Fitted:
         memory: what fits on one GPU.
         engine: one replica's limits.
         demand: where requests come from.
-        fingerprint: digest of everything that decides a result: the scenario, the content of trace and profile, and
-            the version of capsim. Results with the same fingerprint and seed are the same.
+        fingerprint: digest of everything that decides a result: the scenario, the content of model, trace and profile,
+            and the version of capsim. Results with the same fingerprint and seed are the same.
     """
 
     scenario: Scenario
@@ -69,7 +66,17 @@ class Fitted:
     def target_rate(self) -> float:
         """The demand in requests/s, whatever unit the scenario states it in."""
         settings = self.scenario.demand
-        return settings.target if settings.unit == "requests" else settings.target / self.demand.mean_output
+        if settings.unit == "requests":
+            return settings.target
+        return settings.target / (settings.samples * self.demand.mean_output)
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether the demand says which prompts begin alike."""
+        demand = self.demand
+        if isinstance(demand, TraceDemand):
+            return demand.trace.prefixes is not None
+        return isinstance(demand, SyntheticDemand) and demand.prefix is not None
 
     def seed(self, replication: int) -> np.random.SeedSequence:
         """Seed of a replication: the same for every rate and fleet, so that comparisons share their randomness."""
@@ -91,14 +98,12 @@ def deploy(scenario: Scenario) -> Deployment:
     """Build what a scenario describes.
 
     Raises:
-        BadInput: the trace or the profile is wrong, or no request of the trace can ever be served.
+        BadInput: the trace or the profile is wrong, no request of the trace can ever be served, or requests keep
+            several beams.
         Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
     """
+    _refuse_beams(scenario.demand)
     ready = fitted(scenario)
-    if not ready.memory.layout.plain:
-        model = scenario.model
-        what = f"{model.name} has {model.attention} attention: its memory is counted, not simulated yet"
-        raise BadInput(Fault("scenario", what, "model", "a model whose KV grows by the same for every token"))
     return Deployment(**vars(ready), cost=build_cost(scenario))
 
 
@@ -106,19 +111,11 @@ def fitted(scenario: Scenario) -> Fitted:
     """Count a replica's memory and read the demand.
 
     Raises:
-        BadInput: the trace is wrong, or no request of it can ever be served.
+        BadInput: the trace is wrong, no request of it can ever be served, or an offload tier holds not one block.
         Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
     """
     memory = count_memory(scenario)
-    engine = EngineConfiguration(
-        num_gpu_blocks=memory.num_gpu_blocks,
-        block_size=scenario.engine.block_size,
-        max_num_seqs=scenario.engine.max_num_seqs,
-        max_num_batched_tokens=scenario.engine.max_num_batched_tokens,
-        max_model_len=scenario.engine.max_model_len,
-        reserve_full_prompt=scenario.engine.scheduler_reserve_full_isl,
-        enable_prefix_caching=scenario.engine.enable_prefix_caching,
-    )
+    engine = engine_configuration(scenario, memory)
     demand = build_demand(scenario)
     _refuse_hopeless(scenario, engine, demand)
     return Fitted(scenario, memory, engine, demand, _fingerprint(scenario))
@@ -152,6 +149,7 @@ def memory_question(scenario: Scenario) -> MemoryQuestion:
         expert_parallel=engine.enable_expert_parallel,
         pipeline_parallel_size=engine.pipeline_parallel_size,
         enforce_eager=engine.enforce_eager,
+        images_per_prompt=engine.limit_mm_per_prompt.image,
     )
 
 
@@ -212,12 +210,16 @@ def build_demand(scenario: Scenario) -> Demand:
     """
     trace, synthetic = scenario.demand.trace, scenario.demand.synthetic
     if trace is not None:
-        return TraceDemand(read_azure(trace.path))
+        return TraceDemand(_read_trace(trace))
     if synthetic is None:
         raise AssertionError("a scenario has a trace or a synthetic workload")
-    return SyntheticDemand(
-        _arrivals(synthetic), _lengths(synthetic.prompt_tokens), _lengths(synthetic.output_tokens)
-    )
+    return synthetic_demand(synthetic)
+
+
+def _read_trace(settings: TraceSettings) -> Trace:
+    if settings.block_size is None:
+        return read_azure(settings.path)
+    return read_mooncake(settings.path, settings.block_size)
 
 
 def _kv_dtype(scenario: Scenario) -> str:
@@ -236,27 +238,11 @@ def _efficiency(settings: RooflineSettings) -> Efficiency:
     return Efficiency(**{name: value for name, value in named.items() if value is not None})
 
 
-def _arrivals(settings: SyntheticSettings) -> RenewalProcess:
-    match settings.arrivals.process:
-        case "constant":
-            return ConstantArrivals()
-        case "gamma":
-            return GammaArrivals(settings.arrivals.burstiness or 1.0)
-        case _:
-            return PoissonArrivals()
-
-
-def _lengths(settings: LengthSettings) -> LengthDistribution:
-    match settings:
-        case LengthSettings(distribution="fixed", value=int(value)):
-            return FixedLength(value)
-        case LengthSettings(distribution="uniform", low=int(low), high=int(high)):
-            return UniformLength(low, high)
-        case LengthSettings(distribution="lognormal", mean=float(mean), cv=float(cv)):
-            return LognormalLength(mean, cv, settings.max)
-        case LengthSettings(distribution="geometric", mean=float(mean)):
-            return GeometricLength(mean)
-    raise AssertionError(f"a checked scenario has no such lengths: {settings}")
+def _refuse_beams(demand: DemandSettings) -> None:
+    """Refuse requests that `fitted` counts and no simulation has."""
+    if demand.searches_beams:
+        what = "beam search is counted by fit, not simulated"
+        raise BadInput(Fault("scenario", what, "demand.sampling", "one beam a request"))
 
 
 def _refuse_hopeless(scenario: Scenario, engine: EngineConfiguration, demand: Demand) -> None:
@@ -278,7 +264,9 @@ def _refuse_hopeless(scenario: Scenario, engine: EngineConfiguration, demand: De
 def _fingerprint(scenario: Scenario) -> str:
     """Digest of content: a file counts by what it holds, not by where it lies."""
     record = resolved(scenario)
+    record["model"] = scenario.model.name
     digest = hashlib.sha256(f"capsim {__version__}\n".encode())
+    digest.update(entry_text(scenario.model).encode())
     for settings, plain in (
         (scenario.demand.trace, record["demand"].get("trace")),
         (scenario.step_cost, record["step_cost"]),

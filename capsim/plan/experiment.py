@@ -114,6 +114,10 @@ def fleet_of(deployment: Deployment, experiment: Experiment) -> FleetConfigurati
 
 def draw(deployment: Deployment, experiment: Experiment) -> Requests:
     """The requests of an experiment."""
+    return replace(_draw(deployment, experiment), samples=deployment.scenario.demand.samples)
+
+
+def _draw(deployment: Deployment, experiment: Experiment) -> Requests:
     demand, seed = deployment.demand, deployment.seed(experiment.replication)
     match experiment.load:
         case "resample":
@@ -131,6 +135,7 @@ def saturation(deployment: Deployment, replication: int) -> Experiment:
     Ten full batches of requests, at least 1,000: the first and the last batch are not measured.
     """
     tokens = max(1, round(deployment.demand.mean_prompt + deployment.demand.mean_output))
-    batch = min(deployment.engine.max_num_seqs, deployment.memory.concurrency(tokens))
+    sequences = min(deployment.engine.max_num_seqs, deployment.memory.concurrency(tokens))
+    batch = sequences / deployment.scenario.demand.samples
     count = int(np.clip(10 * batch, 1_000, 20_000))
     return Experiment("saturation", 1, replication=replication, requests=count)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
+
+import numpy as np
 
 from capsim.memory.weights import weight_bytes
 from capsim.plan.baseline import Alone, baseline
@@ -145,13 +147,19 @@ def hand_bound(deployment: Deployment) -> Bound:
     """Rates that no scheduler can exceed on one replica of this deployment."""
     scenario = deployment.scenario
     engine = scenario.engine
+    requests = deployment.demand.saturating(SAMPLE, deployment.seed(0))
+    found = np.zeros(len(requests), dtype=np.int64)
+    if deployment.engine.enable_prefix_caching and requests.prefixes is not None:
+        found = np.minimum(requests.prefixes.shared_tokens(), requests.prompt - 1)
+    see_all = (group for group in deployment.memory.layout.groups if group.kind in ("full", "latent"))
     return bound(
         scenario.model,
         scenario.gpu,
-        deployment.demand.saturating(SAMPLE, deployment.seed(0)),
+        replace(requests, samples=scenario.demand.samples),
+        found=found,
         tensor_parallel_size=engine.tensor_parallel_size,
         weight_bytes=weight_bytes(scenario.model, engine.tensor_parallel_size, engine.dtype),
-        kv_bytes_per_token=deployment.memory.bytes_per_token,
+        kv_bytes_per_token=sum(group.layers * group.token_bytes / group.shared for group in see_all),
         dtype=engine.dtype,
         max_num_seqs=engine.max_num_seqs,
     )

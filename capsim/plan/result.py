@@ -14,6 +14,7 @@ from capsim.cost import ProfileCost
 from capsim.measure.objectives import Objectives
 from capsim.memory.budget import MemoryFit
 from capsim.plan.deployment import SAMPLE, Deployment, Fitted
+from capsim.plan.not_modelled import not_modelled
 from capsim.plan.planner import Plan, Replay
 from capsim.plan.replicas import FleetCheck, Trial
 from capsim.plan.simulation import Simulation
@@ -24,30 +25,6 @@ SCHEMA = "capsim.plan"
 SCHEMA_VERSION = 1
 
 Json = dict[str, Any]
-
-NOT_MODELLED = (
-    "prefixes that requests share (the demand records none; cached, they would make prefill cheaper)",
-    "asynchronous scheduling (vLLM's default is on: one step more of TTFT, fewer gaps between steps)",
-)
-"""Defaults of the engine that this version leaves out; each result says so."""
-EAGER = (
-    "launching kernels one by one, as enforce_eager makes the engine do (the step cost assumes CUDA graphs)"
-)
-MIXED = "attention of prompts and decodes in one batch taking longer than its parts (the step cost adds them)"
-PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has no captured sizes)"
-
-
-def not_modelled(deployment: Deployment) -> list[str]:
-    """What the engine does by default and this result does not account for."""
-    profile = deployment.cost.profile if isinstance(deployment.cost, ProfileCost) else None
-    missing = list(NOT_MODELLED)
-    if deployment.scenario.engine.enforce_eager:
-        missing.append(EAGER)
-    if profile is None or not profile.graph_sizes:
-        missing.append(PADDING)
-    if profile is None or profile.attention.mixed is None:
-        missing.append(MIXED)
-    return missing
 
 
 def plan_result(plan: Plan) -> Json:

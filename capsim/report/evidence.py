@@ -115,7 +115,19 @@ def rates_section(result: Json) -> list[str]:
     return [
         "Rates",
         *table(header, "lrl", [(name, number(rate, zeros=True), note) for name, rate, note in rows]),
+        *paragraph(_kv_cache(result)),
     ]
+
+
+def _kv_cache(result: Json) -> str:
+    """How full the KV pool of one replica gets at the operating point."""
+    rate, pool = result["operating_point"]["rate"], result["memory"]["usable_blocks"]
+    point = next(tested for tested in result["sweep"] if tested["rate"] == rate)
+    most, preemptions = point["blocks_max"], point["preemptions"]
+    return (
+        f"At the operating point a replica's KV cache fills up to {count(most)} of its {count(pool)} blocks "
+        f"({share(most / pool)}), with {number(preemptions)} preemptions; means over runs."
+    )
 
 
 def sweep_section(sweep: list[Json], operating_point: float) -> list[str]:

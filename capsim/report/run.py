@@ -5,20 +5,35 @@ from __future__ import annotations
 from capsim.report import Json
 from capsim.report.confidence import demand_warnings, not_modelled, step_cost
 from capsim.report.gates import measured_gates
+from capsim.report.kv_cache import kv_cache_section
 from capsim.report.number import INFINITE, NOTHING, count, duration, milliseconds, number, share
 from capsim.report.table import paragraph, table, terms
 
 FIGURES = ("mean", "p50", "p95", "p99")
 METRICS = ("ttft", "tpot", "itl", "e2e")
+NOT_COMPLETED = ("rejected", "lost", "unfinished")
+"""How a request ends that is not completed."""
 
 
 def run_section(result: Json) -> list[list[str]]:
-    """Sections of a run, its standing first."""
+    """Sections of a run, its standing first; without a completed request there is no latency to print."""
     summary = result["summary"]
     word = "OVERLOADED, " if result["overloaded"] else ""
+    completed = summary["counts"]["completed"]
     return [
-        ["RESULT", *_standing(result)],
+        ["RESULT", *(_standing(result) if completed else _nothing_completed(result))],
         [f"Gates ({word}one run)", *measured_gates(summary["gates"])],
+        *(_served(result, word) if completed else []),
+        ["Counts", *_counts(summary)],
+        *(_replicas(result) if summary["occupancy"]["steps"] else []),
+        ["HOW SURE", *_caveats(result)],
+    ]
+
+
+def _served(result: Json, word: str) -> list[list[str]]:
+    """What users got of the run."""
+    summary = result["summary"]
+    return [
         [f"Latency as users observe it ({word}ms)", *_latencies(summary["user"], summary)],
         [
             f"Latency inside the engine ({word}ms, from the engine's queue)",
@@ -26,17 +41,35 @@ def run_section(result: Json) -> list[list[str]]:
         ],
         [f"Parts of users' TTFT ({word}ms, completed requests)", *_parts(summary)],
         ["Throughput", *_throughput(result)],
-        ["Counts", *_counts(summary)],
-        ["Occupancy", *_occupancy(summary["occupancy"])],
-        ["HOW SURE", *_caveats(result)],
     ]
+
+
+def _replicas(result: Json) -> list[list[str]]:
+    """What went on inside the replicas."""
+    return [["Occupancy", *_occupancy(result["summary"]["occupancy"])], kv_cache_section(result)]
+
+
+def _nothing_completed(result: Json) -> list[str]:
+    """How a run stood in which no request got all its tokens: nothing of it says how fast the fleet is."""
+    counts = result["summary"]["counts"]
+    ends = ", ".join(f"{count(counts[name])} {name}" for name in NOT_COMPLETED if counts[name])
+    step = "" if result["summary"]["occupancy"]["steps"] else " No replica took a step."
+    lines = paragraph(
+        f"NO REQUEST COMPLETED of {count(counts['offered'])} offered: {ends}. There is no latency to report "
+        f"and no goodput.{step}"
+    )
+    lines += paragraph(f"{_load(result)}: {_verdict(result['summary'])} in this run.")
+    return lines + (paragraph(f"OVERLOADED: {result['overloaded']}.") if result["overloaded"] else [])
+
+
+def _verdict(summary: Json) -> str:
+    missed = [gate["name"] for gate in summary["gates"] if not gate["passed"]]
+    return f"FAILS {', '.join(missed)}" if missed else "every gate passes"
 
 
 def _standing(result: Json) -> list[str]:
     summary, goodput = result["summary"], result["summary"]["goodput"]
-    missed = [gate["name"] for gate in summary["gates"] if not gate["passed"]]
-    verdict = f"FAILS {', '.join(missed)}" if missed else "every gate passes"
-    lines = paragraph(f"{_load(result)}: {verdict} in this run.")
+    lines = paragraph(f"{_load(result)}: {_verdict(summary)} in this run.")
     if result["overloaded"]:
         lines += paragraph(
             f"OVERLOADED: {result['overloaded']}. Percentiles depend on how long the run was, and stand for no "
@@ -120,7 +153,7 @@ def _throughput(result: Json) -> list[str]:
 
 def _counts(summary: Json) -> list[str]:
     counts = summary["counts"]
-    names = ("offered", "completed", "rejected", "lost", "unfinished")
+    names = ("offered", "completed", *NOT_COMPLETED)
     ends = ", ".join(f"{count(counts[name])} {name}" for name in names)
     return terms(
         [
@@ -138,11 +171,7 @@ def _counts(summary: Json) -> list[str]:
 def _occupancy(occupancy: Json) -> list[str]:
     rows = [
         (f"{name} a replica", number(occupancy[f"{key}_mean"]), count(occupancy[f"{key}_max"]))
-        for name, key in (
-            ("running sequences", "running"),
-            ("waiting sequences", "waiting"),
-            ("KV blocks", "blocks"),
-        )
+        for name, key in (("running sequences", "running"), ("waiting sequences", "waiting"))
     ]
     steps = (
         f"{count(occupancy['steps'])} steps, busy for {duration(occupancy['busy_time'])} over all replicas, "

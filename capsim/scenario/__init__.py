@@ -1,12 +1,12 @@
 """A scenario: one YAML file that holds everything a question needs, checked and turned into plain values."""
 
+from capsim.scenario.engine_settings import EngineSettings, LimitSettings, OffloadSettings
 from capsim.scenario.load import load
 from capsim.scenario.resolved import resolved
 from capsim.scenario.settings import (
     ArrivalSettings,
     ConstantSettings,
     DemandSettings,
-    EngineSettings,
     LengthSettings,
     LinearSettings,
     PlanSettings,
@@ -25,7 +25,9 @@ __all__ = [
     "DemandSettings",
     "EngineSettings",
     "LengthSettings",
+    "LimitSettings",
     "LinearSettings",
+    "OffloadSettings",
     "PlanSettings",
     "PrefixSettings",
     "ProfileSettings",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from capsim.catalog import Gpu, Model, load_gpu, load_model
-from capsim.catalog.data import data_names, data_path
+from capsim.catalog.data import data_folder, data_names, data_path
+from capsim.catalog.loader import is_path
 from capsim.catalog.schema import closest, shown
 from capsim.documents import Document, KeyPath
 from capsim.errors import BadInput, Fault
@@ -20,6 +21,10 @@ REQUIRED = {
     "demand": "target, and trace or synthetic",
     "slo": "at least one objective such as ttft: {p95: 500ms}",
 }
+
+
+COUNT = "a whole number, at least 1"
+BESIDE = "a file beside the scenario or an absolute path"
 
 
 class Checks:
@@ -79,14 +84,25 @@ class Checks:
 
     def look_up(self) -> None:
         """Find the model and the GPU in the catalog."""
-        try:
-            self.model = load_model(self.section.model) if self.section.model else None
-        except BadInput as error:
-            self._adopt(("model",), error)
+        if self.section.model is not None:
+            self._look_up_model(self.section.model)
         try:
             self.gpu = load_gpu(self.section.gpu) if self.section.gpu else None
         except BadInput as error:
             self._adopt(("gpu",), error)
+
+    def _look_up_model(self, name: str) -> None:
+        """A name of the catalog, or a file: beside the scenario, or at an absolute path."""
+        path = (self.base / name).resolve()
+        if is_path(name) and not path.is_file():
+            self.report(("model",), f"there is no file {shown(name)}", BESIDE)
+            return
+        try:
+            self.model = load_model(name, self.base)
+        except BadInput as error:
+            self._adopt(("model",), error)
+        if is_path(name) and path.parent != data_folder("models").resolve():
+            self.files["model",] = path
 
     def _adopt(self, path: KeyPath, error: BadInput) -> None:
         """Put a catalog's fault where the scenario names the entry; a fault inside a catalog file stays there."""
@@ -106,8 +122,20 @@ class Checks:
         override = ("engine", "num_gpu_blocks_override")
         if engine.num_gpu_blocks_override is not None and engine.num_gpu_blocks is not None:
             self.report(override, "num_gpu_blocks is stated too, and is the same setting", "one of them")
+        self._offload(engine)
         if self.model is not None:
             self._engine_and_model(engine, self.model)
+
+    def _offload(self, engine: EngineSection) -> None:
+        """Tiers have names of their own, and need an engine that looks for what is in them."""
+        if engine.kv_offload and not engine.enable_prefix_caching:
+            what = "offloaded KV is found as a prefix is, and enable_prefix_caching is false"
+            self.report(("engine", "kv_offload"), what, "enable_prefix_caching: true", of_key=True)
+        names = [tier.name for tier in engine.kv_offload]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                place = ("engine", "kv_offload", index, "name")
+                self.report(place, f"there is a tier {shown(name)} before", "each name once")
 
     def _engine_and_model(self, engine: EngineSection, model: Model) -> None:
         length = engine.max_model_len
@@ -128,6 +156,12 @@ class Checks:
             self.report(path, f"{size} stages cannot hold {model.layers} layers", f"at most {model.layers}")
         if engine.enable_expert_parallel and model.experts is None:
             self.report(("engine", "enable_expert_parallel"), f"{model.name} has no experts", "false")
+        if engine.kv_offload and (model.window is not None or model.linear is not None):
+            what = f"{model.name} has layers with windows or states, whose prefixes are not cached"
+            self.report(("engine", "kv_offload"), what, "no tier", of_key=True)
+        if engine.limit_mm_per_prompt.image and model.vision is None:
+            what = f"the catalog knows no vision encoder of {model.name}"
+            self.report(("engine", "limit_mm_per_prompt", "image"), what, "0")
 
     def step_cost(self) -> None:
         """A profile's file must exist."""
@@ -161,6 +195,22 @@ class Checks:
                 self.report((*trace, "block_size"), what, "format: mooncake")
         if demand.synthetic is not None:
             self._synthetic()
+        self._sampling(demand.sampling)
+
+    def _sampling(self, sampling: Mapping[str, object]) -> None:
+        """Parameters that decide how many sequences a request has; the others are only recorded."""
+        place: KeyPath = ("demand", "sampling")
+        counts = {name: sampling.get(name) for name in ("n", "best_of", "beam_width")}
+        wrong = {name: value for name, value in counts.items() if value is not None and not _is_count(value)}
+        for name, value in wrong.items():
+            self.report((*place, name), f"{shown(value)} is no number of sequences", COUNT)
+        n, best_of = counts["n"] or 1, counts["best_of"]
+        if not wrong and isinstance(n, int) and isinstance(best_of, int) and best_of < n:
+            self.report((*place, "best_of"), f"{best_of} is less than n ({n})", f"at least {n}")
+        beams = sampling.get("use_beam_search")
+        if beams is not None and not isinstance(beams, bool):
+            what = f"{shown(beams)} is neither true nor false"
+            self.report((*place, "use_beam_search"), what, "true or false")
 
     def _synthetic(self) -> None:
         assert self.section.demand is not None
@@ -225,8 +275,12 @@ class Checks:
             return
         shipped = data_names(kind, suffixes)
         known = f", or one of the shipped ones: {', '.join(shipped)}" if shipped else ""
-        expected = f"a file beside the scenario or an absolute path{known}"
+        expected = f"{BESIDE}{known}"
         self.report(key, f"there is no file {shown(name)}", expected, closest(Path(name).name, shipped))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def find_file(name: str, base: Path, kind: str, suffixes: tuple[str, ...]) -> Path | None:

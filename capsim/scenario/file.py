@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator
 
 from capsim.catalog.schema import (
+    Bandwidth,
     Boolean,
     Count,
     Duration,
@@ -19,6 +20,7 @@ from capsim.catalog.schema import (
     PositiveDuration,
     PositiveRate,
     Section,
+    Size,
     Text,
     choice,
     chosen_by,
@@ -55,6 +57,22 @@ def _only(accepted: bool, reason: str) -> PlainValidator:
     return PlainValidator(read)
 
 
+class LimitsSection(Section):
+    """`engine.limit_mm_per_prompt`."""
+
+    image: Count = 0
+
+
+class OffloadSection(Section):
+    """One of `engine.kv_offload`."""
+
+    name: Text
+    capacity: Size
+    bandwidth: Bandwidth
+    latency: Duration = 0.0
+    conversion: Duration = 0.0
+
+
 class EngineSection(Section):
     """`engine`: see `EngineSettings`; `num_gpu_blocks_override` is vLLM's name for `num_gpu_blocks`."""
 
@@ -79,6 +97,9 @@ class EngineSection(Section):
     enable_prefix_caching: Boolean = True
     async_scheduling: Annotated[bool, _only(False, "asynchronous scheduling is not modelled yet")] = False
     scheduler_reserve_full_isl: Boolean = True
+    watermark: Annotated[float, share("at least 0% and less than 100%", lambda part: part < 1)] = 0.0
+    kv_offload: list[OffloadSection] = Field(default_factory=list)
+    limit_mm_per_prompt: LimitsSection = LimitsSection()
 
 
 class RooflineSection(Section):

@@ -13,6 +13,7 @@ from capsim.errors import BadInput, Fault
 from capsim.fleet.configuration import Failure, FleetConfiguration, Latencies
 from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
 from capsim.scenario.checks import Checks
+from capsim.scenario.engine_settings import EngineSettings, LimitSettings, OffloadSettings
 from capsim.scenario.file import (
     ConstantSection,
     DemandSection,
@@ -34,7 +35,6 @@ from capsim.scenario.settings import (
     ArrivalSettings,
     ConstantSettings,
     DemandSettings,
-    EngineSettings,
     LengthSettings,
     LinearSettings,
     PlanSettings,
@@ -92,6 +92,7 @@ def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
         objectives=_objectives(section.slo),
         plan=_plan(section.plan),
         seed=section.seed,
+        model_file=checks.files.get(("model",)),
     )
 
 
@@ -99,6 +100,8 @@ def _engine(engine: EngineSection, model: Model) -> EngineSettings:
     fields = engine.model_dump(exclude={"num_gpu_blocks_override"})
     fields["max_model_len"] = engine.max_model_len or model.max_position_embeddings
     fields["num_gpu_blocks"] = engine.num_gpu_blocks or engine.num_gpu_blocks_override
+    fields["kv_offload"] = tuple(OffloadSettings(**tier.model_dump()) for tier in engine.kv_offload)
+    fields["limit_mm_per_prompt"] = LimitSettings(**engine.limit_mm_per_prompt.model_dump())
     return EngineSettings(**fields)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from capsim.catalog.data import data_folder
 from capsim.fleet.configuration import FleetConfiguration
 from capsim.measure.objectives import Objectives
+from capsim.scenario.engine_settings import EngineSettings, OffloadSettings
 from capsim.scenario.settings import (
     ConstantSettings,
     DemandSettings,
@@ -29,21 +30,39 @@ from capsim.units import format_duration, format_rate, format_share
 def resolved(scenario: Scenario) -> dict[str, Any]:
     """The scenario in the file's own schema, in a stable order, JSON-able; loading it gives the same scenario.
 
-    Durations, rates and shares are exact. A shipped file is named, so that the record holds on another machine; any
-    other file is an absolute path.
+    Durations, sizes, rates and shares are exact. What is shipped is named, so that the record holds on another machine;
+    any other file is an absolute path.
     """
     return {
         "version": 1,
         "name": scenario.name,
-        "model": scenario.model.name,
+        "model": scenario.model.name if scenario.model_file is None else str(scenario.model_file),
         "gpu": scenario.gpu.name,
-        "engine": dataclasses.asdict(scenario.engine),
+        "engine": _engine(scenario.engine),
         "step_cost": _step_cost(scenario.step_cost),
         "demand": _demand(scenario.demand),
         "fleet": _fleet(scenario.fleet),
         "slo": _objectives(scenario.objectives),
         "plan": _plan(scenario.plan),
         "seed": scenario.seed,
+    }
+
+
+def _engine(engine: EngineSettings) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(engine),
+        "watermark": _share(engine.watermark),
+        "kv_offload": [_tier(tier) for tier in engine.kv_offload],
+    }
+
+
+def _tier(tier: OffloadSettings) -> dict[str, Any]:
+    return {
+        "name": tier.name,
+        "capacity": f"{tier.capacity}B",
+        "bandwidth": f"{tier.bandwidth!r}B/s",
+        "latency": _duration(tier.latency),
+        "conversion": _duration(tier.conversion),
     }
 
 

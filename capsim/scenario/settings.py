@@ -9,56 +9,9 @@ from pathlib import Path
 from capsim.catalog import Gpu, Model
 from capsim.fleet.configuration import FleetConfiguration
 from capsim.measure.objectives import Objectives
+from capsim.scenario.engine_settings import EngineSettings
 
 Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """One replica's engine; names are vLLM's.
-
-    Attributes:
-        name: engine, ``vllm``.
-        version: its version, for the record of every result.
-        tensor_parallel_size: GPUs that share each layer.
-        pipeline_parallel_size: stages that hold the layers, each on as many GPUs as share a layer.
-        enable_expert_parallel: experts are dealt out whole to the GPUs that share a layer, instead of each one being
-            split.
-        dtype: of the weights: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4`` (GPTQ, AWQ),
-            computed at 16 bits.
-        kv_cache_dtype: ``auto`` (16 bit), ``bfloat16`` or ``fp8``.
-        max_model_len: longest sequence, prompt and output together, tokens.
-        max_num_seqs: most sequences running at once.
-        max_num_batched_tokens: most tokens computed in one step.
-        block_size: tokens in one KV block.
-        gpu_memory_utilization: share of the GPU's memory that the engine may use.
-        num_gpu_blocks: KV blocks of the pool where they are stated; None: the memory model counts them.
-        enforce_eager: no CUDA graphs are captured, which leaves memory and costs time in every step.
-        enable_chunked_prefill: prompts are computed in chunks beside the decodes.
-        enable_prefix_caching: KV stays in freed blocks until they are taken; prompts that begin with the same tokens
-            find it there, and a preempted sequence its own.
-        async_scheduling: a step is scheduled while the one before runs.
-        scheduler_reserve_full_isl: a sequence is admitted only when blocks for its whole prompt are free.
-    """
-
-    name: str
-    version: str
-    tensor_parallel_size: int
-    pipeline_parallel_size: int
-    enable_expert_parallel: bool
-    dtype: str
-    kv_cache_dtype: str
-    max_model_len: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    block_size: int
-    gpu_memory_utilization: float
-    num_gpu_blocks: int | None
-    enforce_eager: bool
-    enable_chunked_prefill: bool
-    enable_prefix_caching: bool
-    async_scheduling: bool
-    scheduler_reserve_full_isl: bool
 
 
 @dataclass(frozen=True)
@@ -205,7 +158,8 @@ class DemandSettings:
         unit: what it counts: ``requests`` or ``output_tokens``.
         trace: the recorded trace that the requests come from.
         synthetic: or how they are made.
-        sampling: sampling parameters, recorded with every result.
+        sampling: sampling parameters, recorded with every result; what they ask of the engine is `samples` and
+            `searches_beams`.
     """
 
     target: float
@@ -213,6 +167,17 @@ class DemandSettings:
     trace: TraceSettings | None = None
     synthetic: SyntheticSettings | None = None
     sampling: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """Sequences that a request generates: the larger of ``n`` and ``best_of``."""
+        return max(int(self.sampling.get(name) or 1) for name in ("n", "best_of"))
+
+    @property
+    def searches_beams(self) -> bool:
+        """Whether a request keeps several beams: ``use_beam_search``, or a ``beam_width`` above 1."""
+        width = int(self.sampling.get("beam_width") or 1)
+        return self.sampling.get("use_beam_search") is True or width > 1
 
 
 @dataclass(frozen=True)
@@ -240,7 +205,11 @@ class PlanSettings:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that one question needs."""
+    """Everything that one question needs.
+
+    Attributes:
+        model_file: absolute path of the file that describes the model; None: the catalog does.
+    """
 
     name: str
     model: Model
@@ -252,3 +221,4 @@ class Scenario:
     objectives: Objectives
     plan: PlanSettings
     seed: int
+    model_file: Path | None = None

@@ -58,6 +58,13 @@ class Prefixes:
         entries = slice(int(self.starts[row]), int(self.starts[row + 1]))
         return tuple(zip(self.nodes[entries].tolist(), self.ends[entries].tolist(), strict=True))
 
+    def shared_tokens(self) -> Integers:
+        """Leading tokens of each prompt that others may have too, shape (n,)."""
+        shared = np.zeros(len(self), dtype=np.int64)
+        some = np.diff(self.starts) > 0
+        shared[some] = self.ends[self.starts[1:][some] - 1]
+        return shared
+
     def compressed(self) -> Prefixes:
         """The same sharing in the fewest nodes.
 

@@ -17,12 +17,14 @@ class Requests:
         prompt: prompt tokens, shape (n,), int64, each at least 1.
         output: tokens to generate, shape (n,), int64, each at least 1.
         prefixes: which leading tokens the prompts share; None: nothing is known to be shared.
+        samples: sequences that each request generates from its prompt (``n``), each of `output` tokens.
     """
 
     arrival: NDArray[np.float64]
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
     prefixes: Prefixes | None = None
+    samples: int = 1
 
     def __len__(self) -> int:
         return len(self.arrival)

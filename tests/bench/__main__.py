@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from capsim.catalog import load_gpu, load_model
 from capsim.catalog.data import data_path
 from capsim.cost import LinearCost, ProfileCost, RooflineCost, StepCost, load_profile
@@ -39,6 +41,41 @@ def table(title: str, engine: EngineConfiguration, cost: StepCost, ragged: bool)
         )
 
 
+def caching(cost: StepCost) -> None:
+    """Print what the prefix cache costs where prompts share nothing: off and on in one line a rate."""
+    print("\nPrefix caching off and on, prompts share nothing, linear cost, 30,000 blocks of 16 tokens\n")
+    print(f"{'req/s':>6} {'off, req/CPU s':>15} {'on, req/CPU s':>14} {'on / off':>9}")
+    on = replace(AMPLE, enable_prefix_caching=True)
+    for rate in RATES:
+        without, with_it = (
+            best(leaping, Load(rate, engine, cost), LEAPING_REQUESTS).speed for engine in (AMPLE, on)
+        )
+        print(f"{rate:>6} {without:>15,.0f} {with_it:>14,.0f} {with_it / without:>9.2f}", flush=True)
+
+
+def sharing(cost: StepCost) -> None:
+    """Print what long shared prompts cost, by size of a block: it is a number of runs, not of blocks."""
+    print(
+        "\n8,192 tokens in and 128 out, 3 req/s, 480,000 tokens of KV; 15 of 16 tokens of a prompt are shared\n"
+    )
+    print(f"{'':<40} {'block':>6} {'req/CPU s':>10} {'plans/req':>10} {'cached':>7}")
+    cases = (
+        ("nothing shared", 0, 1),
+        ("16 prompts", 16, 1),
+        ("16 prompts in 20 parts", 16, 20),
+        ("200 prompts", 200, 1),
+    )
+    for name, prefixes, turns in cases:
+        for block in (16, 256):
+            engine = EngineConfiguration(480_000 // block, block, enable_prefix_caching=True)
+            load = Load(3.0, engine, cost, 8192, 128, prefixes=prefixes, turns=turns)
+            found = best(leaping, load, 3_000)
+            print(
+                f"{name:<40} {block:>6} {found.speed:>10,.0f} {found.plans_per_request:>10.2f} {found.cached:>7.1%}",
+                flush=True,
+            )
+
+
 def measured(name: str) -> StepCost:
     """The cost of a shipped profile of Llama-3.1-8B in bfloat16 on one GPU."""
     profile = load_profile(data_path("profiles", name))
@@ -66,6 +103,8 @@ def main() -> None:
     for name, cost in costs.items():
         table(f"{name}, 30,000 blocks, equal lengths", AMPLE, cost, ragged=False)
         table(f"{name}, 6,000 blocks, ragged lengths", STARVED, cost, ragged=True)
+    caching(costs["linear cost"])
+    sharing(costs["linear cost"])
     costs |= {
         "profile of an H200": measured("h200-llama-3.1-8b-bf16-tp1.json"),
         "profile of an RTX 4090 (mixed grid, unequal lengths)": measured(

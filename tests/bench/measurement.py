@@ -22,6 +22,7 @@ class Measurement:
         steps: forward passes simulated.
         touched: sequences handled one by one.
         preemptions: KV taken away.
+        cached: share of the prompt tokens found in the prefix cache.
     """
 
     requests: int
@@ -30,6 +31,7 @@ class Measurement:
     steps: int
     touched: int
     preemptions: int
+    cached: float = 0.0
 
     @property
     def speed(self) -> float:
@@ -51,17 +53,21 @@ class Measurement:
 
 def leaping(load: Load, count: int) -> Measurement:
     """Serve `count` requests with the product's engine."""
-    rows = list(load.rows(count))
+    rows, paths = list(load.rows(count)), load.paths(count)
     start = time.process_time()
     replica = Replica(load.engine, load.cost)
-    sequences = [Sequence(i, prompt, output, arrival) for i, (arrival, prompt, output) in enumerate(rows)]
+    sequences = [
+        Sequence(i, prompt, output, arrival, path)
+        for i, ((arrival, prompt, output), path) in enumerate(zip(rows, paths, strict=True))
+    ]
     for sequence in sequences:
         replica.submit(sequence, sequence.submitted)
     replica.advance(math.inf)
     seconds = time.process_time() - start
     steps = int(replica.leaps()[:, LEAP_FIELDS.index("steps")].sum())
     preemptions = sum(sequence.preemptions for sequence in sequences)
-    return Measurement(count, seconds, replica.plans, steps, replica.touched, preemptions)
+    cached = sum(sequence.cached for sequence in sequences) / sum(sequence.prompt for sequence in sequences)
+    return Measurement(count, seconds, replica.plans, steps, replica.touched, preemptions, cached)
 
 
 def plain(load: Load, count: int) -> Measurement:

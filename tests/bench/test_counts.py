@@ -104,3 +104,33 @@ def test_function_calls_depend_neither_on_output_length_nor_on_batch_size() -> N
     assert long == pytest.approx(short, rel=0.05)
     batches = [calls(Load(1.0, AMPLE, STEP, output=output), 1000) for output in (1_000, 8_000, 64_000)]
     assert max(batches) < 1.1 * min(batches)
+
+
+@pytest.mark.parametrize("turns", [1, 20])
+def test_a_shared_prompt_costs_by_its_parts_and_not_by_its_blocks(turns: int) -> None:
+    """8,192 tokens in 512 blocks or in 64: as many function calls, to the 5 % by which the plans differ."""
+    small, large = (
+        calls(
+            Load(
+                3.0,
+                EngineConfiguration(480_000 // block, block, enable_prefix_caching=True),
+                COST,
+                8192,
+                128,
+                prefixes=16,
+                turns=turns,
+            ),
+            500,
+        )
+        for block in (16, 128)
+    )
+    assert small == pytest.approx(large, rel=0.05)
+
+
+def test_the_cache_costs_few_calls_where_nothing_is_shared() -> None:
+    """Each piece of work on the pool is one more call when its order is kept: 10 % of all calls, no more than 15."""
+    off, on = (
+        calls(Load(20.0, EngineConfiguration(30_000, enable_prefix_caching=on), COST), 1000)
+        for on in (False, True)
+    )
+    assert off < on < 1.15 * off

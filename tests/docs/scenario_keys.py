@@ -17,13 +17,25 @@ from capsim.catalog.schema import Section
 from capsim.cost.efficiency import Efficiency
 from capsim.fleet.configuration import FleetConfiguration, Latencies
 from capsim.measure.objectives import Objectives
-from capsim.scenario import file, settings
+from capsim.scenario import engine_settings, file, settings
 from capsim.scenario.checks import REQUIRED
 from capsim.units import format_duration, format_share
 
 SECTIONS: tuple[tuple[str, str, type[Section], type | None], ...] = (
     ("Top level", "", file.ScenarioSection, None),
-    ("`engine`", "engine", file.EngineSection, settings.EngineSettings),
+    ("`engine`", "engine", file.EngineSection, engine_settings.EngineSettings),
+    (
+        "Each of `engine.kv_offload`",
+        "engine.kv_offload",
+        file.OffloadSection,
+        engine_settings.OffloadSettings,
+    ),
+    (
+        "`engine.limit_mm_per_prompt`",
+        "engine.limit_mm_per_prompt",
+        file.LimitsSection,
+        engine_settings.LimitSettings,
+    ),
     ("`step_cost`, source: roofline", "step_cost", file.RooflineSection, settings.RooflineSettings),
     ("`step_cost`, source: profile", "step_cost", file.ProfileSection, None),
     ("`step_cost`, source: linear", "step_cost", file.LinearSection, settings.LinearSettings),
@@ -82,7 +94,8 @@ DEFAULTS = {
 ALLOWED = {
     **{f"slo.{metric}": "`{pN: DURATION}`, e.g. `{p95: 500ms}`" for metric in ("ttft", "tpot", "itl", "e2e")},
     "slo.quality": "`{NAME: {value: V, minimum: M}}`",
-    "demand.sampling": "`{NAME: VALUE}`",
+    "demand.sampling": "`{NAME: VALUE}`, e.g. `{temperature: 0.7, n: 1}`",
+    "engine.kv_offload": "a list, see below",
     "step_cost.source": "as above",
     "lengths.distribution": "as above",
     "plan.drills": "a list of: replica_missing",
@@ -93,7 +106,7 @@ ALLOWED = {
 MEANINGS = {
     "version": "Version of the scenario format.",
     "name": "What to call the scenario; also names the run folder.",
-    "model": "A model of `configs/models`, by catalog name or Hugging Face name.",
+    "model": "A model of `configs/models`, by catalog name or Hugging Face name, or a file such as `./mine.yaml`.",
     "gpu": "A GPU of `configs/gpus`, by catalog name or alias.",
     "engine": "One replica's engine.",
     "step_cost": "What a step takes.",
@@ -110,10 +123,19 @@ MEANINGS = {
     "engine.async_scheduling": "Not modelled in this version, so it must be off.",
     "engine.enable_chunked_prefill": "An engine without it is not modelled in this version.",
     "engine.num_gpu_blocks_override": "vLLM's name for `num_gpu_blocks`; state one of them.",
+    "engine.watermark": "Share of the KV blocks that an admission leaves free; newer versions of vLLM have it.",
+    "engine.kv_offload": "Tiers that KV is written to when it leaves the GPU, and found in; the nearest first.",
+    "engine.limit_mm_per_prompt": "What a prompt may hold beside text; memory is set aside for it.",
+    "engine.kv_offload.name": "What to call the tier.",
+    "engine.kv_offload.capacity": "What it holds, of the whole replica.",
+    "engine.kv_offload.bandwidth": "At which it is read, of the whole replica.",
+    "engine.kv_offload.conversion": "Time that each block takes on top.",
+    "engine.limit_mm_per_prompt.image": "Most images of a prompt; their tokens are part of its length. 0: text only.",
     "step_cost.source": "Chooses these keys.",
     "step_cost.path": "Profile file, beside the scenario or absolute.",
     "step_cost.seconds": "Of every step.",
     "demand.target": "What the fleet must serve.",
+    "demand.sampling": "Recorded; `n` and `best_of` say how many sequences a request has. Beams are counted by fit.",
     "demand.synthetic": "Or a synthetic workload.",
     "demand.synthetic.arrivals.process": "Distribution of the gaps between arrivals.",
     "demand.synthetic.arrivals.burstiness": "Shape of the gamma distribution; 1 is Poisson, less is burstier.",

@@ -14,13 +14,17 @@ from capsim.fleet.log import LeapColumns, Outcome, RequestColumns, RunLog
 NAN = math.nan
 OUTSIDE = Latencies(network=0.125, gateway=0.25, tokenization=0.5, detokenization=0.0625, stream_flush=0.0625)
 """Dyadic, so that sums are exact: 0.875 s inbound, 0.25 s outbound."""
+POOL_BLOCKS = 64
+BLOCK_SIZE = 16
 
 
 def request(arrival: float, **columns: Any) -> dict[str, Any]:
     """One request; without more it was rejected."""
     rejected = {
-        "submitted": NAN, "scheduled": NAN, "first_token": NAN, "finish": NAN, "prompt": 8, "output": 5,
-        "cached": 0, "preemptions": 0, "attempts": 0, "replica": -1, "outcome": Outcome.REJECTED,
+        "submitted": NAN, "scheduled": NAN, "first_token": NAN, "finish": NAN, "service": NAN, "prompt": 8,
+        "output": 5,
+        "cached": 0, "loaded": 0, "found": 0, "recomputed": 0, "preemptions": 0, "attempts": 0, "replica": -1,
+        "outcome": Outcome.REJECTED,
     }  # fmt: skip
     return {"arrival": arrival, **rejected, **columns}
 
@@ -29,7 +33,9 @@ def served(
     arrival: float, scheduled: float, first_token: float, finish: float, **columns: Any
 ) -> dict[str, Any]:
     """One completed request, handed to the engine as soon as it can be unless said otherwise."""
-    times = {"scheduled": scheduled, "first_token": first_token, "finish": finish}
+    times = {
+        "scheduled": scheduled, "first_token": first_token, "finish": finish, "service": finish - scheduled,
+    }  # fmt: skip
     completed = {"attempts": 1, "replica": 0, "outcome": Outcome.COMPLETED}
     return request(arrival, **{"submitted": arrival + OUTSIDE.inbound, **times, **completed, **columns})
 
@@ -39,6 +45,7 @@ def leap(start: float, first: float, **columns: Any) -> dict[str, Any]:
     usual = {
         "replica": 0, "steps": 1, "prefill_tokens": 0, "chunks": 0, "chunk_past": 0, "decodes": 1, "context": 8,
         "running": 1, "waiting": 0, "blocks": 1, "slope": 0.0,
+        "growth": 0, "unfilled": 8,
     }  # fmt: skip
     return {"start": start, "first": first, **usual, **columns}
 
@@ -56,6 +63,11 @@ def run_log(requests: list[dict[str, Any]], leaps: list[dict[str, Any]], **other
         states=(),
         latencies=OUTSIDE,
         end=float(np.nanmax([*columns.finish, *columns.arrival])),
+        pool_blocks=POOL_BLOCKS,
+        block_size=BLOCK_SIZE,
+        evictions=np.array([0]),
+        tiers=(),
+        samples=1,
         blocks_left=0,
         lost_tokens=0,
         lost_first_tokens=0,

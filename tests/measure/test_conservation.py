@@ -25,27 +25,46 @@ def leap_changed(log: RunLog, column: str, row: int, value: Any) -> RunLog:
 
 
 def preempted() -> RunLog:
-    """A request of 4 tokens: prefill, one decode, preempted at 3 s for 1 s, recomputed, one decode."""
+    """A request of 4 tokens: prefill, one decode, preempted at 3 s for 1 s, recomputed, one decode.
+
+    Its prompt of 8 and the token of its decode are lost and computed again with the one it generated last.
+    """
     leaps = [
-        leap(1.0, 1.0, chunks=1, decodes=0),
+        leap(1.0, 1.0, chunks=1, prefill_tokens=8, decodes=0),
         leap(2.0, 1.0),
-        leap(4.0, 1.0, chunks=1, decodes=0),
+        leap(4.0, 1.0, chunks=1, prefill_tokens=10, decodes=0),
         leap(5.0, 1.0),
     ]
-    row = served(0.0, 1.0, 2.0, 6.0, output=4, preemptions=1)
+    row = served(0.0, 1.0, 2.0, 6.0, output=4, preemptions=1, recomputed=9)
     return run_log([row], leaps, resumed_gaps=np.array([2.0]))
 
 
 def lost_and_retried() -> RunLog:
     """The first attempt made a first token and one more on replica 0; the second served all 3 on replica 1."""
     leaps = [
-        leap(1.0, 1.0, chunks=1, decodes=0),
+        leap(1.0, 1.0, chunks=1, prefill_tokens=8, decodes=0),
         leap(2.0, 1.0),
-        leap(4.0, 1.0, chunks=1, decodes=0, replica=1),
+        leap(4.0, 1.0, chunks=1, prefill_tokens=8, decodes=0, replica=1),
         leap(5.0, 1.0, steps=2, replica=1),
     ]
     row = served(0.0, 4.0, 5.0, 7.0, submitted=3.5, output=3, attempts=2, replica=1)
     return run_log([row], leaps, lost_tokens=2, lost_first_tokens=1)
+
+
+def found() -> RunLog:
+    """A prompt of 40 of which 32 were in the cache, and a decode that takes a block in its second step."""
+    leaps = [
+        leap(1.0, 1.0, chunks=1, prefill_tokens=8, chunk_past=32, decodes=0, blocks=3, unfilled=8),
+        leap(2.0, 1.0, steps=9, blocks=3, growth=1, unfilled=7),
+    ]
+    row = served(0.0, 1.0, 2.0, 11.0, prompt=40, output=10, cached=32)
+    return run_log([row], leaps, pool_blocks=4)
+
+
+def loaded() -> RunLog:
+    """A prompt of 40 of which 16 were in a tier of KV offload."""
+    leaps = [leap(1.0, 1.0, chunks=1, prefill_tokens=24, chunk_past=16, decodes=0, blocks=3)]
+    return run_log([served(0.0, 1.0, 2.0, 2.0, prompt=40, output=1, loaded=16)], leaps)
 
 
 def unfinished() -> RunLog:
@@ -63,10 +82,12 @@ def unfinished() -> RunLog:
         two_requests(request(2.0)),
         preempted(),
         lost_and_retried(),
+        found(),
+        loaded(),
         unfinished(),
         run_log([request(0.0)], []),
     ],
-    ids=["served", "rejected", "preempted", "retried", "unfinished", "nothing served"],
+    ids=["served", "rejected", "preempted", "retried", "found", "loaded", "unfinished", "nothing served"],
 )
 def test_sound_runs_pass(log: RunLog) -> None:
     check_conservation(log)
@@ -93,6 +114,19 @@ def test_sound_runs_pass(log: RunLog) -> None:
         (changed(two_requests(), "arrival", 0, 1.0), "request 0 has submitted at 0.875 s before arrival at 1.0"),
         (leap_changed(two_requests(), "start", 2, 2.25), "starts a leap at 2.25 s and is busy until 2.5"),
         (leap_changed(two_requests(), "first", 0, -1.0), "leap 0 has 1 steps in -1.0 s"),
+        (replace(found(), pool_blocks=3), "leap 1 holds 3 KV blocks and takes 1 of a pool of 3"),
+        (leap_changed(found(), "growth", 1, -1), "leap 1 holds 3 KV blocks and takes -1"),
+        (leap_changed(found(), "unfilled", 0, -1), "leap 0 has room for -1 tokens in 3 blocks of 16"),
+        (leap_changed(found(), "unfilled", 0, 49), "leap 0 has room for 49 tokens in 3 blocks of 16"),
+        (replace(found(), evictions=np.array([0, -2])), "evictions is -2 in row 1"),
+        (changed(found(), "found", 0, -16), "found is -16 in row 0"),
+        (changed(found(), "cached", 0, 40), "request 0 found 40 of its 40 prompt tokens"),
+        (changed(found(), "cached", 0, 31), r"8 tokens were computed .* 9 were owed \(9 of prompts"),
+        (changed(found(), "cached", 0, 33), "8 tokens were computed by prefill and 7 were owed"),
+        (leap_changed(loaded(), "prefill_tokens", 0, 23), "23 tokens .* 40 were owed .* 16 loaded"),
+        (leap_changed(loaded(), "prefill_tokens", 0, 41), "41 tokens .* 40 were owed .* 16 loaded"),
+        (changed(preempted(), "recomputed", 0, 8), "18 tokens .* 17 were owed .8 of prompts, 8 computed"),
+        (leap_changed(lost_and_retried(), "prefill_tokens", 2, -1), "7 tokens were computed .* 8 were owed"),
         (leap_changed(two_requests(), "running", 1, 3), "leaps hold 3.25 s .* requests 2.75 s"),
         (leap_changed(preempted(), "running", 1, 5), "leaps hold 8.0 s .* requests 5.0 s"),
     ],

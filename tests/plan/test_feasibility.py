@@ -181,7 +181,7 @@ def test_the_last_token_of_a_prompt_is_never_shared_and_windows_and_states_are_h
 
 
 def test_a_request_of_one_sample_has_no_copies() -> None:
-    for sampling in ("{}", "{n: 1, temperature: 0.7}", "{n: four}"):
+    for sampling in ("{}", "{n: 1, temperature: 0.7}", "{n: null}"):
         names = by_name(feasibility(f"demand.sampling={sampling}").factors())
         assert not any("samples" in name or "beams" in name for name in names)
 

@@ -73,6 +73,7 @@ def test_a_plan_begins_with_its_answer_and_ends_with_its_evidence() -> None:
         "operating point 14.30",
         "56.85% of saturated, 28.96% of the bound",
         "goodput there 13.80",
+        "KV cache fills up to 10,275 of its 57,775 blocks (17.78%), with 0 preemptions",
         "* 14.30 pass 97.07%",
         "25.16 overloaded",
         "6 replica_missing 5 of 6 replicas at 80/s fail 5 ttft p95, tpot p95",
@@ -98,6 +99,7 @@ def test_a_run_shows_users_engine_and_throughput_apart(name: str) -> None:
         "Counts",
         "error rate",
         "Occupancy",
+        "KV cache",
         "HOW SURE",
         "no step was measured",
         "Not modelled",
@@ -111,13 +113,16 @@ def test_the_figures_of_a_run() -> None:
     in_order(
         text,
         "6 replicas at 80 requests/s (resampled trace): every gate passes in this run.",
-        "Not overloaded: 52.99% of the 151 requests/s at which the fleet saturates.",
-        "Goodput 79.26 requests/s and 16,940 output tokens/s; 99.26% of the requests",
-        "TTFT 53.13 35.94 161.6 242.8 48,252",
-        "TTFT 46.63 29.44 155.1 236.3 48,252",
-        "sum 53.13 161.6",
+        "Not overloaded: 52.03% of the 153.7 requests/s at which the fleet saturates.",
+        "Goodput 79.47 requests/s and 16,960 output tokens/s; 99.55% of the requests",
+        "TTFT 49.74 34.38 152.8 222.2 48,252",
+        "TTFT 43.24 27.88 146.3 215.7 48,252",
+        "sum 49.74 152.8",
         "48,252 offered, 48,250 completed, 2 rejected, 0 lost, 0 unfinished",
-        "running sequences a replica 25.57 114",
+        "running sequences a replica 26.29 110",
+        "blocks held 2,092 3,853 11,078",
+        "share of the pool 3.62% 6.669% 19.17%",
+        "Of 57,775 blocks of 16 tokens; 0.5887% of the room",
     )
     assert "overloaded" not in text.lower().replace("not overloaded", "")
 
@@ -130,7 +135,7 @@ def test_each_kind_of_load_is_named() -> None:
 
 def test_percentiles_of_an_overloaded_run_carry_the_word() -> None:
     text = run_text(stored("run-overload"))
-    in_order(text, "FAILS ttft p95, tpot p95", "OVERLOADED: offered 200/s, saturated at 151/s.")
+    in_order(text, "FAILS ttft p95, tpot p95", "OVERLOADED: offered 200/s, saturated at 153.7/s.")
     titles = [line for line in text.splitlines() if line.startswith(("Gates", "Latency", "Parts"))]
     assert len(titles) == 4
     assert all("OVERLOADED" in title for title in titles)
@@ -199,7 +204,7 @@ def test_a_size_that_depends_on_the_length_is_said() -> None:
 def test_no_line_is_too_long() -> None:
     texts = [plan_text(stored("plan")), plan_text(with_failed_requests()), fit_text(stored("fit"))]
     texts.append(fit_text(stored("fit-log")))
-    texts += [run_text(stored(name)) for name in RUNS]
+    texts += [run_text(stored(name)) for name in RUNS] + [run_text(lost()), run_text(shared())]
     assert max(len(line) for text in texts for line in text.splitlines()) <= WIDTH
 
 
@@ -216,19 +221,127 @@ def test_an_infinite_percentile_is_inf_and_a_missing_one_a_dash() -> None:
     assert row(text, "3.774")[7:10] == ["-", "-", "-"]
 
 
-def test_a_run_in_which_nothing_completed() -> None:
+def lost() -> Json:
+    """The run at a rate, as if none of its requests had been completed."""
     result = stored("run-rate")
     summary = result["summary"]
+    summary["counts"].update(completed=0, rejected=2, lost=48_250)
     summary["error_rate"] = 1.0
-    summary["ttft_parts"] = dict.fromkeys(summary["ttft_parts"])
-    summary["ttft_parts_at_p95"] = dict.fromkeys(summary["ttft_parts_at_p95"])
-    summary["occupancy"] = {**summary["occupancy"], "mixed_steps": None, "running_mean": None}
-    for side in ("user", "engine"):
-        for metric in summary[side].values():
-            metric.update(dict.fromkeys(("mean", "p50", "p95", "p99")))
+    for gate in summary["gates"]:
+        gate.update(attained=0.0, passed=False)
+    return result
+
+
+def test_a_run_in_which_nothing_completed_says_so_and_prints_no_latency() -> None:
+    text = run_text(lost())
+    in_order(
+        text,
+        "RESULT NO REQUEST COMPLETED of 48,252 offered: 2 rejected, 48,250 lost.",
+        "6 replicas at 80 requests/s (resampled trace): FAILS ttft p95, tpot p95, error rate in this run.",
+        "Gates",
+        "48,252 offered, 0 completed, 2 rejected, 48,250 lost",
+        "Occupancy",
+        "HOW SURE",
+    )
+    for figure in (
+        "Latency",
+        "Parts of",
+        "Throughput",
+        "Goodput",
+        "Not overloaded",
+        "No replica took a step",
+    ):
+        assert figure not in text
+
+
+def test_replicas_that_took_no_step_have_no_occupancy() -> None:
+    result = lost()
+    result["summary"]["occupancy"]["steps"] = 0
     text = run_text(result)
-    assert row(text, "TTFT")[1:5] == ["inf"] * 4
-    assert row(text, "sum") == ["sum", "-", "-"]
+    in_order(text, "no goodput. No replica took a step.")
+    assert "KV cache a replica" not in text
+    assert "blocks held" not in text
+
+
+def test_an_overloaded_run_in_which_nothing_completed_is_both() -> None:
+    result = lost()
+    result["overloaded"] = "the backlog grows"
+    in_order(run_text(result), "NO REQUEST COMPLETED", "FAILS", "OVERLOADED: the backlog grows.", "Gates")
+
+
+def test_without_shared_prefixes_one_line_says_so() -> None:
+    text = run_text(stored("run-rate"))
+    in_order(text, "KV cache", "no token yet. The demand records no shared prefixes. HOW SURE")
+    result = stored("run-rate")
+    result["configuration"]["engine"]["enable_prefix_caching"] = False
+    in_order(run_text(result), "no token yet. Prefix caching is off. HOW SURE")
+
+
+def test_room_that_is_not_known_is_not_told() -> None:
+    result = stored("run-rate")
+    result["summary"]["kv_cache"]["unfilled_share"] = None
+    in_order(run_text(result), "Of 57,775 blocks of 16 tokens. The demand")
+
+
+def shared() -> Json:
+    """The run at a rate, as if a quarter of its prompt tokens had been found."""
+    result = stored("run-rate")
+    result["demand"]["prefix_reuse"] = 0.4
+    ttft = result["summary"]["user"]["ttft"]
+    result["summary"]["kv_cache"].update(
+        query_tokens=4000,
+        hit_tokens=1000,
+        hit_rate=0.25,
+        evictions=70,
+        warm_ttft={**ttft, "mean": 0.03, "count": 40_000},
+        cold_ttft={**ttft, "mean": 0.06, "count": 8_250},
+        warm_prompt=1300.0,
+        cold_prompt=None,
+    )
+    return result
+
+
+def test_what_prompts_found_in_the_cache() -> None:
+    text = run_text(shared())
+    in_order(
+        text,
+        "prompt tokens found 1,000 of 4,000 (25%)",
+        "evictions 70 blocks",
+        "part of the prompt found 30.00 34.38 152.8 222.2 40,000 1,300",
+        "nothing found 60.00 34.38 152.8 222.2 8,250 -",
+        "HOW SURE",
+    )
+    assert "no shared prefixes" not in text
+
+
+def test_preemptions_and_tiers_are_told_where_there_were_any() -> None:
+    result = stored("run-rate")
+    result["summary"]["counts"]["preemptions"] = 12
+    result["summary"]["kv_cache"].update(
+        recomputed_tokens=345,
+        recomputed_share=0.01,
+        found_tokens=678,
+        tiers=[
+            {
+                "name": "CPU memory",
+                "hit_tokens": 32,
+                "hit_rate": 0.02,
+                "stored_blocks": 7,
+                "stored_tokens": 112,
+                "loaded_blocks": 2,
+                "loaded_tokens": 32,
+                "evicted_blocks": 1,
+                "loading_time": 0.5,
+            }
+        ],
+    )
+    in_order(
+        run_text(result),
+        "The demand records no shared prefixes.",
+        "preemptions 12: 345 tokens computed again (1% of all that prefill computed), 678 found again",
+        "evictions 0 blocks",
+        "tier CPU memory 32 tokens found (2%); 7 blocks (112 tokens) written, 2 (32 tokens) read, 1 evicted;",
+    )
 
 
 def test_an_answer_above_the_estimate_says_why() -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from capsim.catalog import gpu_names, model_names
+from capsim.catalog import gpu_names, load_model, model_names
+from capsim.memory.kv import KvLayout
 from tests.scenario.test_load import COUNT, ENGINE_KEYS, MINIMAL, SHIPPED, faults, written
 
 # Each case replaces one line of MINIMAL, or is put after it; MINIMAL has 11 lines.
+TIER = "{name: cpu, capacity: 64GiB, bandwidth: 25GB/s}"
 DURATION = "expected a duration such as '250ms'"
 LINES = [
     (
@@ -237,6 +239,45 @@ ENDS = [
         "s.yaml:12:54: engine.num_gpu_blocks_override: num_gpu_blocks is stated too, and is the same "
         "setting, expected one of them",
     ),
+    (
+        "engine: {watermark: 100%}",
+        "s.yaml:12:21: engine.watermark: '100%' is out of range, expected at least 0% and less than 100%",
+    ),
+    (
+        "engine: {kv_offload: {name: cpu}}",
+        "s.yaml:12:22: engine.kv_offload: a mapping is no list, expected a list",
+    ),
+    (
+        "engine: {kv_offload: [{name: cpu, capacity: 64, bandwidth: 25GB/s}]}",
+        "s.yaml:12:45: engine.kv_offload[0].capacity: 64 has no unit, expected a size such as '80GiB'",
+    ),
+    (
+        "engine: {kv_offload: [{name: cpu, capacity: 64GiB}]}",
+        "s.yaml:12:23: engine.kv_offload[0].bandwidth: is missing",
+    ),
+    (
+        "engine: {kv_offload: [{name: cpu, capacity: 64GiB, bandwidth: 25GB}]}",
+        "s.yaml:12:63: engine.kv_offload[0].bandwidth: unit 'GB' is not known here, expected a bandwidth such as "
+        "'4.8TB/s', did you mean '25GB/s'?",
+    ),
+    (
+        f"engine: {{kv_offload: [{TIER}, {TIER}]}}",
+        "s.yaml:12:79: engine.kv_offload[1].name: there is a tier 'cpu' before, expected each name once",
+    ),
+    (
+        f"engine: {{enable_prefix_caching: false, kv_offload: [{TIER}]}}",
+        "s.yaml:12:40: engine.kv_offload: offloaded KV is found as a prefix is, and enable_prefix_caching is false, "
+        "expected enable_prefix_caching: true",
+    ),
+    (
+        "engine: {limit_mm_per_prompt: {image: 1}}",
+        "s.yaml:12:39: engine.limit_mm_per_prompt.image: the catalog knows no vision encoder of llama-3.1-8b, "
+        "expected 0",
+    ),
+    (
+        "engine: {limit_mm_per_prompt: {video: 1}}",
+        "s.yaml:12:32: engine.limit_mm_per_prompt.video: unknown key, expected one of image",
+    ),
     ("engine: []", "s.yaml:12:9: engine: a list is no mapping, expected a mapping"),
     (
         "step_cost: {source: rofline}",
@@ -339,6 +380,52 @@ TRACE_FAULTS = [
 @pytest.mark.parametrize(("overrides", "message"), TRACE_FAULTS)
 def test_a_trace_s_keys_are_checked(overrides: list[str], message: str) -> None:
     assert faults(SHIPPED, *overrides) == [message]
+
+
+SAMPLING_FAULTS = [
+    ("{n: 0}", "n: 0 is no number of sequences, expected a whole number, at least 1"),
+    ("{n: true}", "n: true is no number of sequences, expected a whole number, at least 1"),
+    (
+        "{n: 2, best_of: many}",
+        "best_of: 'many' is no number of sequences, expected a whole number, at least 1",
+    ),
+    ("{n: 3, best_of: 2}", "best_of: 2 is less than n (3), expected at least 3"),
+    ("{beam_width: 1.5}", "beam_width: 1.5 is no number of sequences, expected a whole number, at least 1"),
+    ("{use_beam_search: yes}", "use_beam_search: 'yes' is neither true nor false, expected true or false"),
+]
+
+
+@pytest.mark.parametrize(("sampling", "message"), SAMPLING_FAULTS)
+def test_sampling_that_decides_the_sequences_is_checked(sampling: str, message: str) -> None:
+    assert faults(SHIPPED, f"demand.sampling={sampling}") == [
+        f"--set demand.sampling: demand.sampling.{message}"
+    ]
+
+
+@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
+def test_tiers_are_refused_for_models_whose_prefixes_are_not_cached(tmp_path: Path, model: str) -> None:
+    text = f"{MINIMAL}engine: {{kv_offload: [{TIER}]}}\n".replace("llama-3.1-8b", model)
+    assert faults(written(tmp_path, text)) == [
+        f"s.yaml:12:10: engine.kv_offload: {model} has layers with windows or states, whose prefixes are not cached, "
+        "expected no tier"
+    ]
+
+
+def test_tiers_are_refused_for_every_layout_that_is_not_plain() -> None:
+    """The check looks at the model, the engine at its layout: they must agree."""
+    for name in model_names():
+        model = load_model(name)
+        layout = KvLayout.of(model, 1, "bfloat16", 16)
+        assert layout.plain == (model.window is None and model.linear is None), name
+
+
+def test_a_model_s_file_that_is_not_there_or_at_fault_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL.replace("llama-3.1-8b", "mine.yaml"))
+    assert faults(path) == [
+        "s.yaml:3:8: model: there is no file 'mine.yaml', expected a file beside the scenario or an absolute path"
+    ]
+    (tmp_path / "mine.yaml").write_text("name: mine\nattention: gqa\n")
+    assert all(message.startswith("mine.yaml:") for message in faults(path))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from capsim.catalog import load_gpu, load_model
 from capsim.catalog.data import data_path
+from capsim.catalog.entry import entry_text
 from capsim.errors import BadInput
 from capsim.fleet.configuration import Failure, FleetConfiguration, Latencies
 from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
@@ -17,7 +19,9 @@ from capsim.scenario import (
     DemandSettings,
     EngineSettings,
     LengthSettings,
+    LimitSettings,
     LinearSettings,
+    OffloadSettings,
     PlanSettings,
     PrefixSettings,
     ProfileSettings,
@@ -81,6 +85,9 @@ def test_the_shipped_scenario_loads() -> None:
             enable_prefix_caching=True,
             async_scheduling=False,
             scheduler_reserve_full_isl=True,
+            watermark=0.0,
+            kv_offload=(),
+            limit_mm_per_prompt=LimitSettings(image=0),
         ),
         step_cost=ProfileSettings(data_path("profiles", "h200-llama-3.1-8b-bf16-tp1.json").resolve()),
         demand=DemandSettings(
@@ -213,6 +220,53 @@ def test_traces_and_prompts_that_share_prefixes_are_read(tmp_path: Path) -> None
     assert synthetic.prefix == PrefixSettings(100, 3, 0.5)
 
 
+def test_what_the_engine_may_hold_is_read_in_bytes_and_seconds(tmp_path: Path) -> None:
+    text = MINIMAL.replace("llama-3.1-8b", "gemma-3-27b") + (
+        "engine: {watermark: 1%, limit_mm_per_prompt: {image: 2}}\n"
+    )
+    engine = load(written(tmp_path, text)).engine
+    assert (engine.watermark, engine.limit_mm_per_prompt) == (0.01, LimitSettings(2))
+    tiers = (
+        "[{name: cpu, capacity: 64GiB, bandwidth: 25GB/s, latency: 50us, conversion: 2us}, "
+        "{name: disk, capacity: 1TB, bandwidth: 3GB/s}]"
+    )
+    assert load(SHIPPED, [f"engine.kv_offload={tiers}"]).engine.kv_offload == (
+        OffloadSettings("cpu", 64 << 30, 25e9, 50e-6, 2e-6),
+        OffloadSettings("disk", 10**12, 3e9),
+    )
+
+
+def test_a_model_beside_the_scenario_is_read(tmp_path: Path) -> None:
+    own = replace(load_model("llama-3.1-8b"), name="mine", layers=3)
+    (tmp_path / "my-model.yaml").write_text(entry_text(own))
+    scenario = load(written(tmp_path, MINIMAL.replace("llama-3.1-8b", "./my-model.yaml")))
+    assert scenario.model == own
+    assert scenario.model_file == (tmp_path / "my-model.yaml").resolve()
+
+
+def test_a_path_of_a_shipped_model_is_that_model() -> None:
+    scenario = load(SHIPPED, [f"model={data_path('models', 'qwen3-8b.yaml')}"])
+    assert scenario.model == load_model("qwen3-8b")
+    assert scenario.model_file is None
+
+
+@pytest.mark.parametrize(
+    ("sampling", "samples", "beams"),
+    [
+        ("{}", 1, False),
+        ("{temperature: 0.7, n: null}", 1, False),
+        ("{n: 4}", 4, False),
+        ("{n: 2, best_of: 5}", 5, False),
+        ("{use_beam_search: true}", 1, True),
+        ("{use_beam_search: false, beam_width: 1}", 1, False),
+        ("{beam_width: 3}", 1, True),
+    ],
+)
+def test_sampling_says_how_many_sequences_a_request_has(sampling: str, samples: int, beams: bool) -> None:
+    demand = load(SHIPPED, [f"demand.sampling={sampling}"]).demand
+    assert (demand.samples, demand.searches_beams) == (samples, beams)
+
+
 def test_files_beside_the_scenario_come_before_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "azure_conv_2023.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n")
     (tmp_path / "measured.json").write_text("{}")
@@ -248,7 +302,7 @@ ENGINE_KEYS = (
     "name, version, tensor_parallel_size, pipeline_parallel_size, enable_expert_parallel, dtype, kv_cache_dtype, "
     "max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, num_gpu_blocks, "
     "num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, async_scheduling, "
-    "scheduler_reserve_full_isl"
+    "scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [

@@ -8,6 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsim.catalog import load_model
+from capsim.catalog.entry import entry_text
 from capsim.scenario import Scenario, load, resolved
 from tests.scenario.test_load import MINIMAL, SHIPPED, written
 
@@ -32,6 +34,13 @@ OVERRIDES: list[list[str]] = [
         "value: 9}, prefix: {tokens: 333, share: 61.7%}}",
     ],
     ["demand.trace={path: mooncake_conversation_first2000.jsonl.gz, format: mooncake}"],
+    [
+        "engine.kv_offload=[{name: cpu, capacity: 64.3GiB, bandwidth: 25.123456789GB/s, latency: 50us, conversion: "
+        "2.1us}, {name: disk, capacity: 3B, bandwidth: 1e-3B/s}]",
+        "engine.watermark=1.23%",
+    ],
+    ["model=gemma-3-27b", "engine.limit_mm_per_prompt={image: 3}"],
+    ["demand.sampling={n: 2, best_of: 3}"],
     ["demand.trace={path: mooncake_conversation_first2000, format: mooncake, block_size: 64}"],
 ]
 
@@ -92,6 +101,15 @@ def test_the_record_holds_the_defaults_of_prefixes() -> None:
     synthetic = f"{{prompt_tokens: {lengths}, output_tokens: {lengths}, prefix: {{tokens: 512}}}}"
     record = resolved(load(SHIPPED, ["demand.trace=null", f"demand.synthetic={synthetic}"]))
     assert record["demand"]["synthetic"]["prefix"] == {"tokens": 512, "count": 8, "share": "100%"}
+
+
+def test_a_model_of_one_s_own_is_recorded_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "my-model.yaml").write_text(entry_text(load_model("qwen3-8b")))
+    scenario = load(written(tmp_path, MINIMAL.replace("llama-3.1-8b", "my-model.yaml")))
+    assert resolved(scenario)["model"] == str((tmp_path / "my-model.yaml").resolve())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert again(scenario, elsewhere, "record.json") == scenario
 
 
 def test_shipped_files_are_named_and_others_are_absolute(tmp_path: Path) -> None:
