@@ -96,7 +96,8 @@ class VllmScheduler:
             return self.plan(state, now) if preempted or self._unlock(state, now) else NOTHING
         if preempted:
             return Plan((), (), 1, growth)
-        ahead = decodes.steps_to_next_end()
+        frees = self._footprint.windowed and state.waiting and state.running < self._max_running
+        ahead = 1 if frees else decodes.steps_to_next_end()  # blocks behind windows may let the queue in
         return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
 
     def _unlock(self, state: BatchState, now: float) -> bool:
@@ -107,9 +108,11 @@ class VllmScheduler:
         return True
 
     def could_admit(self, state: BatchState, sequence: Sequence) -> bool:
-        """A slot and blocks for the sequence are free now; neither becomes free inside a plan."""
+        """A slot and blocks for the sequence are free now; neither becomes free inside a plan, but behind windows."""
         if state.running >= self._max_running:
             return False
+        if self._footprint.windowed:
+            return True
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
         reach = hit.blocks * self._block_size + self._budget - state.decodes.count
         asked = self._admission_blocks(sequence, hit, reach)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capsim.plan.not_modelled import HYBRID
 from capsim.report import Json
 from capsim.report.number import count, duration, milliseconds, number, share
 from capsim.report.table import paragraph, table, terms
@@ -52,7 +53,7 @@ def _nothing_to_find(result: Json) -> str:
     """Why prompts find nothing of one another in the prefix cache; empty if they may."""
     if not result["configuration"]["engine"]["enable_prefix_caching"]:
         return "Prefix caching is off."
-    if result["memory"]["bytes_per_token"] is None:
+    if HYBRID in result["not_modelled"]:
         return "Prefixes of layers with windows or states are not cached here: every prompt is computed."
     if result["summary"]["kv_cache"]["hit_tokens"]:  # sequences of one request share its prompt
         return ""
