@@ -101,18 +101,18 @@ class VllmScheduler:
         return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
 
     def _unlock(self, state: BatchState, now: float) -> bool:
-        """Where nothing runs and loaded blocks leave no room for anybody's prompt, take the last ones back."""
+        """Where nothing runs and loaded blocks leave no room for a prompt, take back those last in the queue."""
         if not state.loading or state.next_loaded(now + TIE) < math.inf:
             return False
-        state.give_up(state.loading[-1])
+        state.give_up(next(sequence for sequence in reversed(state.waiting) if sequence.ready >= 0))
         return True
 
     def could_admit(self, state: BatchState, sequence: Sequence) -> bool:
         """A slot and blocks for the sequence are free now; neither becomes free inside a plan, but behind windows."""
         if state.running >= self._max_running:
             return False
-        if self._footprint.windowed:
-            return True
+        if self._footprint.windowed or (self._offloads and not self._reserve_full_prompt):
+            return True  # what a tier has of it may take less room than a first chunk
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
         reach = hit.blocks * self._block_size + self._budget - state.decodes.count
         asked = self._admission_blocks(sequence, hit, reach)

@@ -102,6 +102,7 @@ class Point:
             "waiting": self.mean("occupancy", "waiting_mean"),
             "blocks_max": self.mean("occupancy", "blocks_max"),
             "preemptions": self.mean("counts", "preemptions"),
+            "prefix_hit_rate": self.mean("kv_cache", "hit_rate"),
             "steps_outside": self.mean("steps_outside"),
         }
 

@@ -123,10 +123,11 @@ def _kv_cache(result: Json) -> str:
     """How full the KV pool of one replica gets at the operating point."""
     rate, pool = result["operating_point"]["rate"], result["memory"]["usable_blocks"]
     point = next(tested for tested in result["sweep"] if tested["rate"] == rate)
-    most, preemptions = point["blocks_max"], point["preemptions"]
+    most, preemptions, found = point["blocks_max"], point["preemptions"], point["prefix_hit_rate"]
+    prefixes = f" and {share(found)} of the prompt tokens found in the prefix cache" if found else ""
     return (
         f"At the operating point a replica's KV cache fills up to {count(most)} of its {count(pool)} blocks "
-        f"({share(most / pool)}), with {number(preemptions)} preemptions; means over runs."
+        f"({share(most / pool)}), with {number(preemptions)} preemptions{prefixes}; means over runs."
     )
 
 
