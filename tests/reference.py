@@ -1,7 +1,7 @@
 """The plain replica: one step at a time, one sequence at a time, one block at a time. Written for clarity alone.
 
-The fast engine must give the same times, token for token. This file and its pool share no code with it: they know only
-the step cost and the rules of vLLM's scheduler and KV cache.
+The fast engine must give the same times, token for token. This file, its pool and its tiers share no code with it: they
+know only the step cost and the rules of vLLM's scheduler and KV cache.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import StepCost
 from tests.reference_pool import Content, ReferenceBlock, ReferencePool
+from tests.reference_tiers import ReferenceTier, write_through
 
 TIE = 1e-9
 
@@ -23,7 +24,8 @@ class ReferenceSequence:
 
     `path` says which leading prompt tokens other sequences have too: (node, end) with rising ends; two sequences with
     the same node have the same tokens up to its end. `cached`: tokens found in the cache at the first admission;
-    `found`: at all later ones.
+    `loaded`: in tiers then; `found`: in either at all later ones; `hits`: blocks held in the cache.
+    `ready`: when all that it reads from tiers is there.
     """
 
     name: int
@@ -33,10 +35,13 @@ class ReferenceSequence:
     computed: int = 0
     generated: int = 0
     blocks: list[ReferenceBlock] = field(default_factory=list)
+    hits: int = 0
     cached: int = 0
     found: int = 0
+    loaded: int = 0
     preemptions: int = 0
     decoding: bool = False
+    ready: float = -math.inf
     scheduled: float = math.nan
     first_token: float = math.nan
     finish: float = math.nan
@@ -57,7 +62,7 @@ class ReferenceSequence:
 
 @dataclass
 class ReferenceStep:
-    """A step; `running`, `waiting` and `free` blocks are those after it was planned."""
+    """A step; `running`, `waiting`, `free` blocks and `unfilled` tokens of those held are as planned for it."""
 
     start: float
     seconds: float
@@ -67,6 +72,11 @@ class ReferenceStep:
     running: int
     waiting: int
     free: int
+    unfilled: int
+
+
+Work = list[tuple[ReferenceSequence, int]]
+"""What a step computes: sequences, and how many of their tokens."""
 
 
 class ReferenceReplica:
@@ -83,6 +93,7 @@ class ReferenceReplica:
         reserve_full_prompt: bool = True,
         enable_prefix_caching: bool = False,
         watermark_blocks: int = 0,
+        tiers: list[ReferenceTier] | None = None,
         checked: bool = False,
     ) -> None:
         self.cost = cost
@@ -94,6 +105,7 @@ class ReferenceReplica:
         self.reserve_full_prompt = reserve_full_prompt
         self.enable_prefix_caching = enable_prefix_caching
         self.watermark_blocks = watermark_blocks
+        self.tiers = tiers or []
         self.checked = checked
         self.waiting: deque[ReferenceSequence] = deque()
         self.running: list[ReferenceSequence] = []
@@ -107,37 +119,60 @@ class ReferenceReplica:
     @property
     def evictions(self) -> int:
         """How often a block was taken while the cache knew what it held."""
-        return self.pool.evictions
+        return len(self.pool.evicted)
 
-    def run(self, sequences: list[ReferenceSequence]) -> None:
-        arrivals = deque(sequences)
+    def run(
+        self, sequences: list[ReferenceSequence], aborts: list[tuple[float, ReferenceSequence]] | None = None
+    ) -> None:
+        """Serve sequences in order of arrival; clients give up at the times in `aborts`, before a batch is chosen."""
+        arrivals, given_up = deque(sequences), deque(aborts or [])
         now = 0.0
         while arrivals or self.waiting or self.running:
             if not self.waiting and not self.running:
                 now = max(now, arrivals[0].arrival)
             while arrivals and arrivals[0].arrival <= now + TIE:
                 self.waiting.append(arrivals.popleft())
-            now = self.step(now)
+            while given_up and given_up[0][0] <= now + TIE:
+                self.drop(given_up.popleft()[1])
+            work = self.schedule(now)
+            if self.checked:
+                self.check()
+            if work:
+                now = self.step(work, now)
+            elif self.waiting:
+                events = [sequence.ready for sequence in self.waiting if sequence.ready > now + TIE]
+                events += [sequence.arrival for sequence in arrivals] + [time for time, _ in given_up]
+                now = min(events)
         assert len(self.free) == self.usable
 
-    def step(self, now: float) -> float:
-        work = self.schedule(now)
-        if self.checked:
-            self.check()
+    def step(self, work: Work, now: float) -> float:
+        """Compute the batch; when it ends."""
         seconds = self.cost.step(self.shape(work))
         self.record(work, now, seconds)
         now += seconds
         for sequence, new in work:
             self.handled += 1
-            sequence.computed += new
+            self.compute(sequence, new)
             if sequence.computed == sequence.tokens:
                 self.generate(sequence, now)
         if self.checked:
             self.check()
         return now
 
-    def schedule(self, now: float) -> list[tuple[ReferenceSequence, int]]:
-        work: list[tuple[ReferenceSequence, int]] = []
+    # Which batch
+
+    def schedule(self, now: float) -> Work:
+        """The batch of the next step; empty if there is nothing to do yet."""
+        work, preempted = self.continue_running()
+        if not preempted:
+            self.admit_waiting(work, now)
+        if not work and (preempted or self.unlock(now)):
+            return self.schedule(now)
+        return work
+
+    def continue_running(self) -> tuple[Work, bool]:
+        """What running sequences compute, in order; whether one of them found no block and preempted the last."""
+        work: Work = []
         budget = self.budget
         preempted = False
         position = 0
@@ -149,41 +184,63 @@ class ReferenceReplica:
                 self.preempt(victim)
                 preempted = True
                 if victim is sequence:
-                    break
-            else:
-                work.append((sequence, new))
-                budget -= new
-                position += 1
-                continue
-            break
-        while not preempted and self.waiting and budget > 0 and len(self.running) < self.max_num_seqs:
-            new = self.admit(self.waiting[0], budget, now)
-            if new == 0:
-                break
-            work.append((self.running[-1], new))
+                    return work, preempted
+            work.append((sequence, new))
             budget -= new
-        return work
+            position += 1
+        return work, preempted
 
-    def admit(self, sequence: ReferenceSequence, budget: int, now: float) -> int:
-        """Start the head of the queue, with the blocks that the cache has; its new tokens, 0 if it must wait."""
-        hits = self.hits(sequence)
-        computed = len(hits) * self.block_size
-        new = min(sequence.tokens - computed, budget)
-        whole = sequence.tokens if self.reserve_full_prompt else computed + new
+    def admit_waiting(self, work: Work, now: float) -> None:
+        """Go through the queue; who cannot start yet holds up those behind it, unless it is loading."""
+        budget = self.budget - sum(new for _, new in work)
+        for sequence in list(self.waiting):
+            if budget == 0 or len(self.running) == self.max_num_seqs:
+                break
+            if sequence.ready > now + TIE:
+                continue
+            hits = sequence.blocks or self.hits(sequence)
+            parts = [] if sequence.blocks else self.parts(sequence, len(hits))
+            reach = (len(hits) + len(parts)) * self.block_size + (0 if parts else budget)
+            if not self.has_room(sequence, hits, min(sequence.tokens, reach)):
+                break
+            if not sequence.blocks:
+                self.hold(sequence, hits)
+            if parts:
+                self.load(sequence, parts, now)
+                continue
+            new = self.admit(sequence, budget, now)
+            work.append((sequence, new))
+            budget -= new
+
+    def has_room(self, sequence: ReferenceSequence, hits: list[ReferenceBlock], reach: int) -> bool:
+        """Whether a sequence may start: blocks for all its tokens, or for those that it has after this step."""
+        whole = sequence.tokens if self.reserve_full_prompt else reach
         asked = self.blocks_for(whole) - len(hits) + sum(block.references == 0 for block in hits)
         kept_back = self.watermark_blocks if self.running else 0
-        if asked > len(self.free) - kept_back:
-            return 0
-        self.running.append(self.waiting.popleft())
+        return asked <= len(self.free) - kept_back
+
+    def hold(self, sequence: ReferenceSequence, hits: list[ReferenceBlock]) -> None:
+        """Let a waiting sequence have the blocks that the cache has of it."""
         for block in hits:
             self.pool.share(block)
-        sequence.blocks, sequence.computed = hits, computed
-        assert self.allocate(sequence, computed + new)
+        sequence.blocks = hits
+        sequence.hits = len(hits)
+
+    def admit(self, sequence: ReferenceSequence, budget: int, now: float) -> int:
+        """Let a waiting sequence run, all that its blocks hold computed; its new tokens."""
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        sequence.ready = -math.inf
+        sequence.computed = len(sequence.blocks) * self.block_size
+        if sequence.preemptions == 0:
+            sequence.cached = sequence.hits * self.block_size
+            sequence.loaded = sequence.computed - sequence.cached
+        else:
+            sequence.found += sequence.computed
+        new = min(sequence.tokens - sequence.computed, budget)
+        assert self.allocate(sequence, sequence.computed + new)
         if sequence.preemptions == 0:
             sequence.scheduled = now
-            sequence.cached = computed
-        else:
-            sequence.found += computed
         return new
 
     def hits(self, sequence: ReferenceSequence) -> list[ReferenceBlock]:
@@ -196,6 +253,41 @@ class ReferenceReplica:
                     break
                 hits.append(block)
         return hits
+
+    # What is loaded
+
+    def parts(self, sequence: ReferenceSequence, hits: int) -> list[ReferenceTier]:
+        """For each block after the hits, as many as there are in a row, the nearest tier that has it."""
+        parts: list[ReferenceTier] = []
+        for place in range(hits, (sequence.tokens - 1) // self.block_size):
+            content = sequence.content(place, self.block_size)
+            tier = next((tier for tier in self.tiers if tier.holds(content)), None)
+            if tier is None:
+                break
+            parts.append(tier)
+        return parts
+
+    def load(self, sequence: ReferenceSequence, parts: list[ReferenceTier], now: float) -> None:
+        """Begin to read blocks into the GPU's memory; the sequence keeps its place in the queue."""
+        sequence.blocks += [self.pool.take() for _ in parts]
+        sequence.ready = max(tier.read(parts.count(tier), now) for tier in self.tiers if tier in parts)
+
+    def unlock(self, now: float) -> bool:
+        """Where nobody can start for want of blocks that others loaded, the last of those gives them up."""
+        if self.running or any(sequence.ready > now + TIE for sequence in self.waiting):
+            return False
+        for sequence in reversed(self.waiting):
+            if sequence.blocks:
+                self.release(sequence)
+                return True
+        return False
+
+    def write(self, sequence: ReferenceSequence) -> None:
+        """Write its full blocks to the tiers, the last one first."""
+        places = reversed(range(sequence.computed // self.block_size))
+        write_through(self.tiers, [sequence.content(place, self.block_size) for place in places])
+
+    # Blocks
 
     def blocks_for(self, tokens: int) -> int:
         return math.ceil(tokens / self.block_size)
@@ -215,13 +307,27 @@ class ReferenceReplica:
     def release(self, sequence: ReferenceSequence) -> None:
         self.pool.give_back(sequence.blocks)
         sequence.blocks = []
+        sequence.ready = -math.inf
 
     def preempt(self, sequence: ReferenceSequence) -> None:
+        self.write(sequence)
         self.release(sequence)
         sequence.computed = 0
         sequence.preemptions += 1
         sequence.decoding = False
         self.waiting.appendleft(sequence)
+
+    def drop(self, sequence: ReferenceSequence) -> None:
+        """Forget a sequence that has not ended."""
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+            self.release(sequence)
+        elif sequence in self.running:
+            self.running.remove(sequence)
+            self.release(sequence)
+
+    def compute(self, sequence: ReferenceSequence, new: int) -> None:
+        sequence.computed += new
 
     def generate(self, sequence: ReferenceSequence, now: float) -> None:
         sequence.generated += 1
@@ -231,10 +337,13 @@ class ReferenceReplica:
             sequence.first_token = now
         if sequence.generated == sequence.output:
             sequence.finish = now
+            self.write(sequence)
             self.release(sequence)
             self.running.remove(sequence)
 
-    def shape(self, work: list[tuple[ReferenceSequence, int]]) -> BatchShape:
+    # What is seen
+
+    def shape(self, work: Work) -> BatchShape:
         chunks = [Chunk(new, sequence.computed) for sequence, new in work if not sequence.decoding]
         contexts = [sequence.tokens for sequence, _ in work if sequence.decoding]
         return BatchShape(
@@ -245,17 +354,18 @@ class ReferenceReplica:
             largest_context=max(contexts, default=0),
         )
 
-    def record(self, work: list[tuple[ReferenceSequence, int]], now: float, seconds: float) -> None:
+    def record(self, work: Work, now: float, seconds: float) -> None:
         chunks = sum(new for sequence, new in work if not sequence.decoding)
         contexts = [sequence.tokens for sequence, _ in work if sequence.decoding]
+        room = sum(len(s.blocks) * self.block_size - s.computed - new for s, new in work)
         queues = (len(self.running), len(self.waiting), len(self.free))
-        self.steps.append(ReferenceStep(now, seconds, chunks, len(contexts), sum(contexts), *queues))
+        self.steps.append(ReferenceStep(now, seconds, chunks, len(contexts), sum(contexts), *queues, room))
 
     def check(self) -> None:
         """Assert that the pool is whole: every block is accounted for once, and the cache tells the truth."""
         size = self.block_size
         free = set(self.free)
-        held = [block for sequence in self.running for block in sequence.blocks]
+        held = [block for sequence in (*self.running, *self.waiting) for block in sequence.blocks]
         assert len(free) == len(self.free)
         assert all((block.references == 0) == (block in free) for block in self.pool.blocks)
         assert sum(block.references for block in self.pool.blocks) == len(held)
@@ -271,4 +381,5 @@ class ReferenceReplica:
             for place, block in enumerate(sequence.blocks[: sequence.computed // size]):
                 expected = sequence.content(place, size) if self.enable_prefix_caching else None
                 assert block.content == expected
-        assert not any(sequence.blocks or sequence.computed for sequence in self.waiting)
+        assert not any(sequence.computed for sequence in self.waiting)
+        assert not any(sequence.blocks and sequence.ready < 0 for sequence in self.waiting)

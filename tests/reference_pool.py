@@ -26,13 +26,13 @@ class ReferencePool:
         self.blocks = [ReferenceBlock(number) for number in range(usable_blocks)]
         self.free = deque(self.blocks)
         self.cached: dict[Content, list[ReferenceBlock]] = {}
-        self.evictions = 0
+        self.evicted: list[Content] = []
 
     def take(self) -> ReferenceBlock:
         """The block at the front of the queue; what it held is forgotten."""
         block = self.free.popleft()
         if block.content is not None:
-            self.evictions += 1
+            self.evicted.append(block.content)
             holders = self.cached[block.content]
             holders.remove(block)
             if not holders:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
+
+from capsim.engine.footprint import Footprint
+from capsim.engine.offload import Tier
 
 Path = tuple[tuple[int, int], ...]
 """Leading prompt tokens that requests share: (node, end in tokens), ends rising."""
@@ -15,7 +18,7 @@ class Case:
     """A small serving problem: requests (arrival, prompt, output) and the engine that serves them.
 
     `paths` has one path per request, () if its prompt is its own alone. Two requests with the same node have the same
-    tokens up to its end.
+    tokens up to its end. `tiers` are those of KV offload; `groups` are those of a model with windows or states.
     """
 
     requests: list[tuple[float, int, int]]
@@ -27,6 +30,8 @@ class Case:
     enable_prefix_caching: bool
     paths: list[Path]
     watermark_blocks: int
+    tiers: tuple[Tier, ...] = ()
+    groups: Footprint | None = None
 
 
 @st.composite
@@ -59,6 +64,45 @@ def cases(draw: st.DrawFn, arrival_unit: float = 1 / 64) -> Case:
         enable_prefix_caching=draw(st.booleans()),
         paths=[path for _, path in prompts],
         watermark_blocks=int(usable_blocks * draw(st.sampled_from([0.0, 0.01, 0.1, 0.4]))),
+    )
+
+
+@st.composite
+def offload_cases(draw: st.DrawFn, arrival_unit: float = 1 / 64) -> Case:
+    """Cases with one to three tiers of KV offload, from one block to more than anybody writes.
+
+    Reads take from far less than a step to many steps, in dyadic fractions of a second.
+    """
+    case = draw(cases(arrival_unit))
+    blocks = st.sampled_from([1, 2, 5, 1 + case.usable_blocks // 2, 2 * case.usable_blocks, 1000])
+    seconds_per_block = st.sampled_from([2.0**-14, 2.0**-12, 2.0**-8, 2.0**-5])
+    latency = st.sampled_from([0.0, 2.0**-9, 2.0**-6, 2.0**-2])
+    tiers = [
+        Tier(f"tier {number}", draw(blocks), draw(seconds_per_block), draw(latency))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return replace(case, enable_prefix_caching=True, tiers=tuple(tiers))
+
+
+@st.composite
+def hybrid_cases(draw: st.DrawFn, arrival_unit: float = 1 / 64) -> Case:
+    """Cases whose layers form groups: some see everything, some a window, some have states."""
+    case = draw(cases(arrival_unit))
+    size, budget = case.block_size, case.max_num_batched_tokens
+    window = draw(st.sampled_from([0, 1, 2, 7, 16, 50, 400]))
+    windowed = draw(st.integers(1, 3)) if window else 0
+    seeing_all = draw(st.integers(0 if windowed else 1, 2))
+    states = draw(st.integers(0, 3))
+    whole = max(-(-(prompt + output) // size) for _, prompt, output in case.requests)
+    seen = min(whole, -(-(window - 1 + budget) // size) + 1)
+    largest = seeing_all * whole + windowed * seen + states
+    usable_blocks = int(largest * draw(st.sampled_from([1.0, 1.2, 1.7, 3.0, 10.0])))
+    return replace(
+        case,
+        usable_blocks=usable_blocks,
+        watermark_blocks=int(usable_blocks * draw(st.sampled_from([0.0, 0.01, 0.1, 0.4]))),
+        enable_prefix_caching=False,
+        groups=Footprint(size, seeing_all + windowed, window, windowed, states),
     )
 
 

@@ -108,14 +108,15 @@ class RooflineCost(StepCost):
         _, decodes, context, query_tokens, windowed_context, _, _, filling = batch
         base = self._decode_part[decodes * query_tokens]
         if context > self._knee:
-            line = Line(base + self._per_context * context, self._per_context * decodes, UNBOUNDED)
+            attention, slope, steps = self._per_context * context, self._per_context * decodes, UNBOUNDED
         else:
-            line = Line(base + self._floor, 0.0, (self._knee - context) // decodes + 1)
-        if self._windowed is None:
-            return line
-        windowed = self._windowed.line(windowed_context, filling)
-        attention = (line.first - base) + windowed.first
-        return Line(base + attention, line.slope + windowed.slope, min(line.steps, windowed.steps))
+            attention, slope, steps = self._floor, 0.0, (self._knee - context) // decodes + 1
+        if self._windowed is not None:
+            windowed = self._windowed.line(windowed_context, filling)
+            attention += windowed.first
+            slope += windowed.slope
+            steps = min(steps, windowed.steps)
+        return Line(base + attention, slope, steps)
 
     def describe(self) -> Mapping[str, Factor]:
         """Data-sheet figures, and the efficiency factors that play a part."""

@@ -71,7 +71,6 @@ class BatchState:
         blocks = sum(number for _, number in parts)
         self.pool.admit(sequence, hit)
         self.pool.take(blocks)
-        self._note_found(sequence, hit.blocks, blocks)
         sequence.computed = (hit.blocks + blocks) * self.decodes.block_size
         sequence.ready = self.offload.load(parts, now)
         self.pool.repeated -= hit.blocks + blocks
@@ -107,26 +106,22 @@ class BatchState:
         del self.waiting[position]
         if sequence.ready >= 0:
             self._end_loading(sequence)
+            self.pool.enter(sequence)
         elif sequence.path or hit.blocks:
             self.pool.admit(sequence, hit)
-            self._note_found(sequence, hit.blocks, 0)
+            self.pool.enter(sequence)
             sequence.computed = hit.blocks * self.decodes.block_size
         sequence.admitted = self.admissions
         self.admissions += 1
-        if sequence.preemptions == 0:
-            sequence.scheduled = now
-        else:
+        if sequence.preemptions:
+            sequence.found += sequence.computed
             sequence.recomputed += sequence.lost - sequence.computed
-        self.prefilling.append(sequence)
-
-    def _note_found(self, sequence: Sequence, cached: int, loaded: int) -> None:
-        """Keep count of blocks found on the GPU and in tiers."""
-        size = self.decodes.block_size
-        sequence.loaded += loaded * size
-        if sequence.preemptions == 0:
-            sequence.cached = cached * size
         else:
-            sequence.found += cached * size
+            sequence.scheduled = now
+            if sequence.computed:
+                sequence.cached = sequence.first * self.decodes.block_size
+                sequence.loaded = sequence.computed - sequence.cached
+        self.prefilling.append(sequence)
 
     def release(self, sequence: Sequence) -> None:
         """Take a running sequence out of the batch and end its hold on KV blocks."""

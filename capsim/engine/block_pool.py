@@ -65,8 +65,7 @@ class BlockPool:
         return self._cache.find(sequence)
 
     def admit(self, sequence: Sequence, hit: Hit) -> None:
-        """Let a sequence hold what was found of it, and others find what it will compute."""
-        cache = self._cache
+        """Let a sequence hold what was found of it."""
         sequence.first = hit.blocks
         sequence.holds = hit.holds
         self.repeated += hit.blocks
@@ -74,8 +73,12 @@ class BlockPool:
             found = run.hold(extent)
             self.held += found
             self.repeated -= found
-        if sequence.path and cache is not None and cache.shared_blocks(sequence) > hit.blocks:
-            cache.enter(sequence, hit.blocks)
+
+    def enter(self, sequence: Sequence) -> None:
+        """Let others find what a sequence, which runs from now on, has loaded and will compute."""
+        cache = self._cache
+        if sequence.path and cache is not None and cache.shared_blocks(sequence) > sequence.first:
+            cache.enter(sequence, sequence.first)
 
     def schedule(self, sequence: Sequence, tokens: int) -> None:
         """Its leading `tokens` tokens will be computed when the running step ends: its full blocks are known now."""
@@ -97,7 +100,9 @@ class BlockPool:
         self.held -= freed
         if queue is None or cache is None:
             return freed
-        border = max(sequence.first, min(blocks, cache.shared_blocks(sequence)))
+        border = sequence.first  # without a run, what it loaded was never known
+        if sequence.run is not None:
+            border = max(border, min(blocks, cache.shared_blocks(sequence)))
         if known > border:
             queue.keep(cache.leave(sequence, border, known), border, blocks)
         elif blocks > border:

@@ -65,6 +65,10 @@ class EngineConfiguration:
         if self.tiers and not self.enable_prefix_caching:
             what = "offloaded KV is found as a prefix is"
             faults.append(Fault("engine", what, key="tiers", expected="enable_prefix_caching"))
+        for tier in self.tiers:
+            if tier.blocks < 1 or tier.seconds_per_block <= 0:
+                what = f"{tier.name} has {tier.blocks} blocks, read in {tier.seconds_per_block} s each"
+                faults.append(Fault("engine", what, key="tiers", expected="at least 1, in more than 0 s"))
         if self.enable_prefix_caching and not self.footprint.plain:
             what = "prefixes of layers with windows or states are not modelled"
             faults.append(Fault("engine", what, key="enable_prefix_caching", expected="false"))

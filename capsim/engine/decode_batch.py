@@ -134,7 +134,8 @@ class DecodeBatch:
 
     def members(self) -> list[Sequence]:
         """The decoding sequences in running order. Touches them all: for preemption and observation only."""
-        alive = [entry[2] for entry in self._ends if entry[2].end_step == entry[0]]
+        # Who resumes with the very step after its preemption ends as before: then its stale entry looks alive, too.
+        alive = {entry[2] for entry in self._ends if entry[2].end_step == entry[0]}
         return sorted(alive, key=lambda sequence: sequence.admitted)
 
     def blocks_needed(self, sequence: Sequence) -> int:

@@ -75,6 +75,10 @@ class VllmScheduler:
         self._reserve_full_prompt = configuration.reserve_full_prompt
         self._watermark = configuration.watermark_blocks
         self._offloads = bool(configuration.tiers)
+        # Windows free blocks while sequences decode. Where a tier is asked for what the GPU no longer has, loading it
+        # may take less room than the first chunk that was looked for before.
+        loads_less = self._offloads and not self._reserve_full_prompt
+        self._may_admit_inside = configuration.footprint.windowed > 0 or loads_less
 
     def plan(self, state: BatchState, now: float) -> Plan:
         """The next batch; decodes alone hold until one ends or the KV pool runs dry."""
@@ -96,8 +100,8 @@ class VllmScheduler:
             return self.plan(state, now) if preempted or self._unlock(state, now) else NOTHING
         if preempted:
             return Plan((), (), 1, growth)
-        frees = self._footprint.windowed and state.waiting and state.running < self._max_running
-        ahead = 1 if frees else decodes.steps_to_next_end()  # blocks behind windows may let the queue in
+        may_admit = self._may_admit_inside and state.waiting and state.running < self._max_running
+        ahead = 1 if may_admit else decodes.steps_to_next_end()
         return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
 
     def _unlock(self, state: BatchState, now: float) -> bool:
@@ -108,11 +112,11 @@ class VllmScheduler:
         return True
 
     def could_admit(self, state: BatchState, sequence: Sequence) -> bool:
-        """A slot and blocks for the sequence are free now; neither becomes free inside a plan, but behind windows."""
+        """Whether a slot and blocks for the sequence are free now: neither becomes free inside a plan, as a rule."""
         if state.running >= self._max_running:
             return False
-        if self._footprint.windowed or (self._offloads and not self._reserve_full_prompt):
-            return True  # what a tier has of it may take less room than a first chunk
+        if self._may_admit_inside:
+            return True
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
         reach = hit.blocks * self._block_size + self._budget - state.decodes.count
         asked = self._admission_blocks(sequence, hit, reach)

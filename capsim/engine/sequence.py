@@ -31,8 +31,8 @@ class Sequence:
         preemptions: how often its KV was taken away.
         path: nodes of the tree of contents that its prompt passes, and the token at which each one ends.
         cached: tokens found in the prefix cache when it was first admitted.
-        loaded: tokens found in tiers of KV offload and loaded, over all admissions.
-        found: tokens found when it was admitted again after preemptions.
+        loaded: tokens found in tiers of KV offload then, and loaded.
+        found: tokens found in either when it was admitted again after preemptions.
         lost: tokens that it had computed when it was preempted last.
         recomputed: of those, tokens computed again, over all preemptions.
         first: number of the first KV block that it computes itself, or will; it holds those before in `holds`.

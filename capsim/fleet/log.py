@@ -53,8 +53,8 @@ class RequestColumns:
         service: from `scheduled` to `finish`, summed over its sequences.
         prompt, output: tokens asked for.
         cached: tokens found in the prefix cache when it was first admitted (the last attempt).
-        loaded: tokens found in tiers of KV offload and loaded, over all its admissions.
-        found: tokens found in the prefix cache when it was admitted again after preemptions.
+        loaded: tokens found in tiers of KV offload then, and loaded.
+        found: tokens found in either when it was admitted again after preemptions.
         recomputed: tokens computed again after preemptions.
         preemptions: how often its KV was taken away.
         attempts: how often it was handed to a replica.

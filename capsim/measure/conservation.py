@@ -143,20 +143,17 @@ def _check_prefill(log: RunLog) -> None:
     A preempted sequence computes again what it had computed and does not find. If it decoded, it also
     computes the token that it generated last, which no step had read: one for each gap around a preemption.
     Attempts that were lost or are unfinished computed tokens that are on no completed request's account.
-
-    An identity without KV offload. With it a request's loaded tokens, which are those of all its admissions,
-    bound what was there at the first.
     """
     requests, completed = log.requests, _completed(log)
     computed = int(log.leaps.prefill_tokens.sum())
-    fresh = int((log.samples * requests.prompt - requests.cached)[completed].sum())
+    there = requests.cached + requests.loaded
+    fresh = int((log.samples * requests.prompt - there)[completed].sum())
     again = int(requests.recomputed[completed].sum())
     owed = fresh + again + len(log.resumed_gaps)
-    least = owed - int(requests.loaded[completed].sum())
-    if computed < least or (_only_whole_attempts(log) and computed > owed):
+    if computed < owed or (_only_whole_attempts(log) and computed > owed):
         raise InvariantBroken(
             f"{computed} tokens were computed by prefill and {owed} were owed ({fresh} of prompts, {again} "
-            f"computed again, {len(log.resumed_gaps)} generated before preemptions), {owed - least} loaded"
+            f"computed again, {len(log.resumed_gaps)} generated before preemptions)"
         )
 
 

@@ -92,7 +92,7 @@ class KvCache:
         query_tokens: prompt tokens, all of which are looked for in the prefix cache.
         hit_tokens: of those, found there at the first admission.
         hit_rate: their share; NaN without a completed request.
-        found_tokens: tokens found again at admissions after preemptions.
+        found_tokens: tokens found again, here or in tiers, at admissions after preemptions.
         recomputed_tokens: tokens computed again after preemptions: those lost less those found again.
         recomputed_share: their share of all tokens that prefill computed for these requests, but for the one
             new token that each resumption computes; NaN if there were none.

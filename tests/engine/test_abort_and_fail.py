@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +10,15 @@ from hypothesis import strategies as st
 
 from capsim.engine import Replica
 from tests.engine.replicas import DECODES, STEPS, moments, replica_of, submit
-from tests.engine.test_differential import DYADIC, configuration, reference, sequences_of, times
-from tests.reference import TIE, ReferenceReplica, ReferenceSequence
+from tests.engine.test_differential import (
+    DYADIC,
+    configuration,
+    plain_replica,
+    plain_sequences,
+    reference,
+    sequences_of,
+    times,
+)
 from tests.strategies import Case, cases
 
 # abort
@@ -83,48 +89,14 @@ def test_abort_happens_once() -> None:
     assert replica.lost_tokens == 5
 
 
-class AbortingReference(ReferenceReplica):
-    """The plain replica with clients that give up: at each boundary, before the batch is chosen."""
-
-    def run_with(self, sequences: list[ReferenceSequence], aborts: list[tuple[float, int]]) -> None:
-        arrivals, given_up = deque(sequences), deque(aborts)
-        now = 0.0
-        while arrivals or self.waiting or self.running:
-            if not self.waiting and not self.running:
-                now = max(now, arrivals[0].arrival)
-            while arrivals and arrivals[0].arrival <= now + TIE:
-                self.waiting.append(arrivals.popleft())
-            while given_up and given_up[0][0] <= now + TIE:
-                self.drop(sequences[given_up.popleft()[1]])
-            if self.waiting or self.running:
-                now = self.step(now)
-        assert len(self.free) == self.usable
-
-    def drop(self, sequence: ReferenceSequence) -> None:
-        if sequence in self.waiting:
-            self.waiting.remove(sequence)
-        elif sequence in self.running:
-            self.running.remove(sequence)
-            self.release(sequence)
-
-
 @settings(max_examples=250, deadline=None)
 @given(cases(), st.data())
 def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
     """Blocks return to 0, others keep their token counts, and all times are those of the plain replica."""
     victims = data.draw(st.sets(st.integers(0, len(case.requests) - 1), max_size=8))
     aborts = sorted((case.requests[i][0] + data.draw(moments()), i) for i in victims)
-    plain = AbortingReference(
-        DYADIC,
-        usable_blocks=case.usable_blocks,
-        block_size=case.block_size,
-        max_num_seqs=case.max_num_seqs,
-        max_num_batched_tokens=case.max_num_batched_tokens,
-        reserve_full_prompt=case.reserve_full_prompt,
-        enable_prefix_caching=case.enable_prefix_caching,
-    )
-    expected = [ReferenceSequence(i, *request) for i, request in enumerate(case.requests)]
-    plain.run_with(expected, aborts)
+    plain, expected = plain_replica(case, DYADIC), plain_sequences(case)
+    plain.run(expected, [(time, expected[i]) for time, i in aborts])
     replica = Replica(configuration(case), DYADIC)
     sequences = sequences_of(case)
     told = [(s.submitted, 0, s.request) for s in sequences] + [(time, 1, i) for time, i in aborts]

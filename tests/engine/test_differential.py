@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from capsim.cost import LinearCost, ProfileCost, load_profile
 from capsim.cost.shape import BatchShape
-from capsim.cost.step import Line, StepCost
+from capsim.cost.step import UNBOUNDED, Line, StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
+from capsim.engine.replica import LEAP_FIELDS
 from tests.cost.hardware import LLAMA_8B
 from tests.cost.profiles import SKEW, document, mixed, write
 from tests.reference import ReferenceReplica, ReferenceSequence
-from tests.strategies import Case, cases
+from tests.reference_hybrid import HybridReference
+from tests.reference_tiers import ReferenceTier
+from tests.strategies import Case, cases, hybrid_cases, offload_cases
 
 DYADIC = LinearCost(
     base=2.0**-7,
@@ -61,21 +64,38 @@ class KinkedCost(StepCost):
         raise AssertionError("unreachable")
 
 
-def reference(case: Case, cost: StepCost) -> tuple[ReferenceReplica, list[ReferenceSequence]]:
-    replica = ReferenceReplica(
-        cost,
-        usable_blocks=case.usable_blocks,
-        block_size=case.block_size,
-        max_num_seqs=case.max_num_seqs,
-        max_num_batched_tokens=case.max_num_batched_tokens,
-        reserve_full_prompt=case.reserve_full_prompt,
-        enable_prefix_caching=case.enable_prefix_caching,
-        watermark_blocks=case.watermark_blocks,
-    )
-    sequences = [
+def plain_replica(case: Case, cost: StepCost) -> ReferenceReplica:
+    settings = {
+        "usable_blocks": case.usable_blocks,
+        "block_size": case.block_size,
+        "max_num_seqs": case.max_num_seqs,
+        "max_num_batched_tokens": case.max_num_batched_tokens,
+        "reserve_full_prompt": case.reserve_full_prompt,
+        "watermark_blocks": case.watermark_blocks,
+    }
+    if case.groups is not None:
+        groups = case.groups
+        return HybridReference(
+            cost,
+            seeing_all=groups.growing - groups.windowed,
+            window=groups.window,
+            windowed=groups.windowed,
+            states=groups.constant,
+            **settings,
+        )
+    tiers = [ReferenceTier(tier.blocks, tier.seconds_per_block, tier.latency) for tier in case.tiers]
+    return ReferenceReplica(cost, enable_prefix_caching=case.enable_prefix_caching, tiers=tiers, **settings)
+
+
+def plain_sequences(case: Case) -> list[ReferenceSequence]:
+    return [
         ReferenceSequence(i, *request, path=path)
         for i, (request, path) in enumerate(zip(case.requests, case.paths, strict=True))
     ]
+
+
+def reference(case: Case, cost: StepCost) -> tuple[ReferenceReplica, list[ReferenceSequence]]:
+    replica, sequences = plain_replica(case, cost), plain_sequences(case)
     replica.run(sequences)
     return replica, sequences
 
@@ -89,6 +109,8 @@ def configuration(case: Case) -> EngineConfiguration:
         reserve_full_prompt=case.reserve_full_prompt,
         enable_prefix_caching=case.enable_prefix_caching,
         watermark=(case.watermark_blocks + 0.5) / (case.usable_blocks + 1),
+        tiers=case.tiers,
+        groups=case.groups,
     )
 
 
@@ -115,16 +137,35 @@ def times(sequences: list[Sequence] | list[ReferenceSequence]) -> list[tuple[flo
     return [(s.scheduled, s.first_token, s.finish) for s in sequences]
 
 
+def same(case: Case, cost: StepCost = DYADIC) -> tuple[ReferenceReplica, Replica]:
+    """Serve a case with both: all that happens to a sequence is the same, and when it happens."""
+    plain, expected = reference(case, cost)
+    replica, sequences = fast(case, cost)
+    assert [s.preemptions for s in sequences] == [s.preemptions for s in expected]
+    assert [(s.cached, s.found, s.loaded) for s in sequences] == [
+        (s.cached, s.found, s.loaded) for s in expected
+    ]
+    assert times(sequences) == times(expected)
+    return plain, replica
+
+
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_exact_with_dyadic_costs(case: Case) -> None:
-    plain, expected = reference(case, DYADIC)
-    replica, sequences = fast(case, DYADIC)
-    assert [s.preemptions for s in sequences] == [s.preemptions for s in expected]
-    assert times(sequences) == times(expected)
-    assert [(s.cached, s.found) for s in sequences] == [(s.cached, s.found) for s in expected]
-    steps = sum(int(row[1]) for row in replica.leaps())
-    assert steps == len(plain.steps)
+    plain, replica = same(case)
+    assert sum(int(row[1]) for row in replica.leaps()) == len(plain.steps)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(offload_cases())
+def test_exact_with_tiers(case: Case) -> None:
+    leaps_are_the_steps(*same(case))
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(hybrid_cases())
+def test_exact_with_windows_and_states(case: Case) -> None:
+    leaps_are_the_steps(*same(case))
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -139,7 +180,7 @@ def test_close_with_kinked_costs(case: Case) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(), st.integers(1, 7))
+@given(st.one_of(cases(), offload_cases(), hybrid_cases()), st.integers(1, 7))
 def test_longest_plan_changes_nothing(case: Case, longest_plan: int) -> None:
     """The horizon is a matter of speed: any cap on it gives the same run."""
     replica, sequences = fast(case, DYADIC)
@@ -148,23 +189,36 @@ def test_longest_plan_changes_nothing(case: Case, longest_plan: int) -> None:
     assert capped.plans >= replica.plans
 
 
-@settings(max_examples=100, deadline=None)
-@given(cases())
-def test_leaps_expand_to_the_reference_steps(case: Case) -> None:
-    plain, _ = reference(case, DYADIC)
-    replica, _ = fast(case, DYADIC)
-    expanded = []
-    for row in replica.leaps():
+def leaps_are_the_steps(plain: ReferenceReplica, replica: Replica) -> None:
+    """The leaps expand to the steps of the plain replica; their blocks and room are those of their first steps."""
+    leaps, expanded = replica.leaps(), []
+    field = LEAP_FIELDS.index
+    for row in leaps:
         start, steps, tokens, _, _, decodes, context, _, _, _, first, slope, _, _ = row
         for step in range(int(steps)):
             seconds = first + step * slope
             expanded.append((start, seconds, tokens, decodes, context + step * decodes))
             start += seconds
     assert expanded == [(s.start, s.seconds, s.prefill_tokens, s.decodes, s.context) for s in plain.steps]
+    ends = leaps[:, field("steps")].cumsum().astype(int)
+    firsts = [
+        plain.steps[end - int(steps)] for end, steps in zip(ends, leaps[:, field("steps")], strict=True)
+    ]
+    assert leaps[:, field("blocks")].tolist() == [plain.usable - step.free for step in firsts]
+    assert leaps[:, field("unfilled")].tolist() == [step.unfilled for step in firsts]
+    if not isinstance(plain, HybridReference):  # whose windows free blocks within a leap
+        lasts = [plain.usable - plain.steps[end - 1].free for end in ends]
+        assert (leaps[:, field("blocks")] + leaps[:, field("growth")]).tolist() == lasts
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_leaps_expand_to_the_reference_steps(case: Case) -> None:
+    leaps_are_the_steps(*same(case))
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases())
+@given(st.one_of(cases(), offload_cases(), hybrid_cases()))
 def test_resumed_gaps_are_the_gaps_of_preempted_sequences(case: Case) -> None:
     _, expected = reference(case, DYADIC)
     replica, _ = fast(case, DYADIC)
@@ -194,11 +248,32 @@ class SpreadCost(StepCost):
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases())
+@given(st.one_of(cases(), offload_cases(), hybrid_cases()))
 def test_unequal_contexts_are_known_exactly(case: Case) -> None:
     _, expected = reference(case, SpreadCost())
     _, sequences = fast(case, SpreadCost())
     assert times(sequences) == times(expected)
+
+
+class WindowCost(StepCost):
+    """A cost of the context inside a window, exact in binary; its line holds until a decode fills the window."""
+
+    source = "stated"
+    description = "test"
+    needs_window = True
+
+    def step(self, batch: BatchShape) -> float:
+        return DYADIC.step(batch) + batch.windowed_context * 2.0**-18
+
+    def line(self, batch: BatchShape) -> Line:
+        slope = DYADIC.line(batch).slope + batch.filling * 2.0**-18
+        return Line(self.step(batch), slope, UNBOUNDED)
+
+
+@settings(max_examples=300, deadline=None)
+@given(hybrid_cases().filter(lambda case: case.groups is not None and case.groups.windowed > 0))
+def test_contexts_in_a_window_are_known_exactly(case: Case) -> None:
+    leaps_are_the_steps(*same(case, WindowCost()))
 
 
 @pytest.fixture(scope="module")
@@ -219,3 +294,15 @@ def test_close_with_a_profile(profile_cost: ProfileCost, case: Case) -> None:
     assert [s.preemptions for s in sequences] == [s.preemptions for s in expected]
     for mine, theirs in zip(times(sequences), times(expected), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-9)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(cases(), offload_cases()).filter(lambda case: case.enable_prefix_caching))
+def test_evictions_are_those_of_content_that_somebody_could_ask_for(case: Case) -> None:
+    """Shared content always; a sequence's own only while it may be preempted again, so it is bounded, not told."""
+    plain, replica = same(case)
+    shared = sum(not isinstance(whose, tuple) for whose, _ in plain.pool.evicted)
+    if any(sequence.preemptions for sequence in replica.finished):
+        assert shared <= replica.evicted <= len(plain.pool.evicted)
+    else:
+        assert replica.evicted == shared
