@@ -25,7 +25,7 @@ class ReferenceSequence:
     `path` says which leading prompt tokens other sequences have too: (node, end) with rising ends; two sequences with
     the same node have the same tokens up to its end. `cached`: tokens found in the cache at the first admission;
     `loaded`: in tiers then; `found`: in either at all later ones; `hits`: blocks held in the cache.
-    `ready`: when all that it reads from tiers is there.
+    `ready`: when all that it reads from tiers is there. `ending`: its last token is on its way.
     """
 
     name: int
@@ -41,6 +41,7 @@ class ReferenceSequence:
     loaded: int = 0
     preemptions: int = 0
     decoding: bool = False
+    ending: bool = False
     ready: float = -math.inf
     scheduled: float = math.nan
     first_token: float = math.nan
@@ -93,6 +94,7 @@ class ReferenceReplica:
         reserve_full_prompt: bool = True,
         enable_prefix_caching: bool = False,
         watermark_blocks: int = 0,
+        long_prefill_token_threshold: int = 0,
         tiers: list[ReferenceTier] | None = None,
         checked: bool = False,
     ) -> None:
@@ -105,6 +107,7 @@ class ReferenceReplica:
         self.reserve_full_prompt = reserve_full_prompt
         self.enable_prefix_caching = enable_prefix_caching
         self.watermark_blocks = watermark_blocks
+        self.longest_chunk = long_prefill_token_threshold or max_num_batched_tokens
         self.tiers = tiers or []
         self.checked = checked
         self.waiting: deque[ReferenceSequence] = deque()
@@ -178,9 +181,13 @@ class ReferenceReplica:
         position = 0
         while position < len(self.running) and budget > 0:
             sequence = self.running[position]
-            new = min(sequence.tokens - sequence.computed, budget)
+            if sequence.ending:
+                position += 1
+                continue
+            new = min(sequence.tokens - sequence.computed, budget, self.longest_chunk)
             while not self.allocate(sequence, sequence.computed + new):
-                victim = self.running.pop()
+                victim = [other for other in self.running if not other.ending][-1]
+                self.running.remove(victim)
                 self.preempt(victim)
                 preempted = True
                 if victim is sequence:
@@ -200,7 +207,8 @@ class ReferenceReplica:
                 continue
             hits = sequence.blocks or self.hits(sequence)
             parts = [] if sequence.blocks else self.parts(sequence, len(hits))
-            reach = (len(hits) + len(parts)) * self.block_size + (0 if parts else budget)
+            reach = (len(hits) + len(parts)) * self.block_size
+            reach += 0 if parts else min(budget, self.longest_chunk)
             if not self.has_room(sequence, hits, min(sequence.tokens, reach)):
                 break
             if not sequence.blocks:
@@ -237,7 +245,7 @@ class ReferenceReplica:
             sequence.loaded = sequence.computed - sequence.cached
         else:
             sequence.found += sequence.computed
-        new = min(sequence.tokens - sequence.computed, budget)
+        new = min(sequence.tokens - sequence.computed, budget, self.longest_chunk)
         assert self.allocate(sequence, sequence.computed + new)
         if sequence.preemptions == 0:
             sequence.scheduled = now

@@ -24,6 +24,8 @@ class BatchState:
         decodes: running sequences that gain a token in every step.
         pool: the KV blocks.
         offload: tiers behind them; None without.
+        leaving: sequences that ended at the last boundary, of which a plan made before it does not know yet.
+        seen_until: arrivals up to this time are known to whoever plans, seconds.
         loading: waiting sequences whose blocks are read from a tier, or were and wait for more.
         admissions: sequences admitted so far; the next one's serial number.
         touched: sequences handled one by one, a measure of the work done.
@@ -33,10 +35,12 @@ class BatchState:
         "_footprint",
         "admissions",
         "decodes",
+        "leaving",
         "loading",
         "offload",
         "pool",
         "prefilling",
+        "seen_until",
         "touched",
         "waiting",
     )
@@ -52,12 +56,14 @@ class BatchState:
         self.pool = BlockPool(configuration)
         self.offload = Offload(configuration.tiers, configuration.block_size) if configuration.tiers else None
         self.loading: list[Sequence] = []
+        self.leaving: list[tuple[Sequence, int, int]] = []
+        self.seen_until = math.inf
         self.admissions = 0
         self.touched = 0
 
     @property
     def running(self) -> int:
-        """Sequences that hold KV blocks."""
+        """Sequences in the batch."""
         return self.decodes.count + len(self.prefilling)
 
     @property
@@ -133,6 +139,12 @@ class BatchState:
         if self.offload is not None:
             self.offload.store(sequence, computed // self.decodes.block_size)
         self.pool.release(sequence, blocks)
+
+    def let_go(self) -> None:
+        """End those that ended at the last boundary."""
+        for sequence, blocks, computed in self.leaving:
+            self.end(sequence, blocks, computed)
+        self.leaving.clear()
 
     def preempt(self, sequence: Sequence, now: float) -> int:
         """Take a running sequence's KV away; it waits at the head of the queue to compute all its tokens again.

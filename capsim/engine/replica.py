@@ -89,6 +89,7 @@ class Replica:
         self._offloads = bool(configuration.tiers)
         self._windowed = configuration.footprint.windowed > 0
         self._cost = cost
+        self._ahead = int(configuration.async_scheduling)
         self._spread = cost.needs_spread
         self._scheduler = scheduler or VllmScheduler(configuration)
         self._longest_plan = longest_plan
@@ -241,6 +242,7 @@ class Replica:
         self._plan, self._steps, self._end = NOTHING, 0, math.inf
         self._drop_aborted()
         state = self._state
+        state.let_go()
         lost = [*state.decodes.members(), *state.prefilling, *state.waiting]
         for sequence in lost:
             self._drop(sequence)
@@ -254,6 +256,8 @@ class Replica:
         """Plan from the current boundary; False if there is nothing to do."""
         state = self._state
         plan = self._plan = self._scheduler.plan(state, self._now)
+        if self._ahead:
+            plan = self._plan = self._know_all(plan)
         steps = plan.steps
         if not steps:
             return False
@@ -278,6 +282,15 @@ class Replica:
         self._end = self._now + line.total(steps)
         return True
 
+    def _know_all(self, plan: Plan) -> Plan:
+        """Catch up with what this plan, made one step ahead, did not know; without work for it, plan again at once."""
+        state = self._state
+        state.let_go()
+        if plan.steps:
+            return plan
+        state.seen_until = math.inf
+        return self._scheduler.plan(state, self._now)
+
     def _shape(self, chunks: Many[Chunk]) -> BatchShape:
         decodes = self._state.decodes
         shape = BatchShape(chunks, decodes.count, decodes.context)
@@ -291,9 +304,10 @@ class Replica:
         return shape
 
     def _cut(self, time: float) -> None:
-        """End the plan in flight at its first step boundary at or after `time`."""
+        """End the plan in flight at the first step boundary whose plan can know of what happens at `time`."""
         if self._steps > 1:
-            self._shorten(min(self._line.steps_until(time - TIE - self._now), self._steps))
+            steps = self._line.steps_until(time - TIE - self._now) + self._ahead
+            self._shorten(min(steps, self._steps))
 
     def _shorten(self, steps: int) -> None:
         if steps < self._steps:
@@ -334,6 +348,8 @@ class Replica:
             blocks - growth,
             state.pool.repeated,
         )
+        if self._ahead:
+            state.seen_until = self._now + (line.total(steps - 1) if steps > 1 else 0.0)
         now = self._now = self._end
         self._steps = 0
         freed = decodes.advance(steps)
@@ -359,7 +375,10 @@ class Replica:
         state, decodes = self._state, self._state.decodes
         while (ended := decodes.pop_finished()) is not None:
             state.touched += 1
-            if ended.path or ended.holds or self._offloads:
+            if self._ahead:
+                computed = ended.target + decodes.step - ended.joined
+                state.leaving.append((ended, decodes.leave(ended), computed))
+            elif ended.path or ended.holds or self._offloads:
                 state.release(ended)
             else:
                 state.pool.free(decodes.leave(ended))
@@ -375,7 +394,9 @@ class Replica:
             self.resumed_gaps.append(now - sequence.last_token)
         sequence.generated += 1
         if sequence.generated == sequence.output:
-            state.end(sequence, self._footprint.blocks(sequence.target), sequence.target)
+            state.leaving.append((sequence, self._footprint.blocks(sequence.target), sequence.target))
+            if not self._ahead:
+                state.let_go()
             self._finish(sequence, now)
         else:
             state.decodes.join(sequence)

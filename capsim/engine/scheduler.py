@@ -75,6 +75,7 @@ class VllmScheduler:
         self._reserve_full_prompt = configuration.reserve_full_prompt
         self._watermark = configuration.watermark_blocks
         self._offloads = bool(configuration.tiers)
+        self._longest_chunk = configuration.long_prefill_token_threshold or self._budget
         # Windows free blocks while sequences decode. Where a tier is asked for what the GPU no longer has, loading it
         # may take less room than the first chunk that was looked for before.
         loads_less = self._offloads and not self._reserve_full_prompt
@@ -100,9 +101,13 @@ class VllmScheduler:
             return self.plan(state, now) if preempted or self._unlock(state, now) else NOTHING
         if preempted:
             return Plan((), (), 1, growth)
-        may_admit = self._may_admit_inside and state.waiting and state.running < self._max_running
-        ahead = 1 if may_admit else decodes.steps_to_next_end()
+        ahead = 1 if state.waiting and self._may_admit_next(state) else decodes.steps_to_next_end()
         return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
+
+    def _may_admit_next(self, state: BatchState) -> bool:
+        """Whether the next step may admit somebody whom this one could not, though nobody ends in between."""
+        unseen = state.leaving or state.waiting[-1].submitted > state.seen_until + TIE
+        return bool(unseen) or (self._may_admit_inside and state.running < self._max_running)
 
     def _unlock(self, state: BatchState, now: float) -> bool:
         """Where nothing runs and loaded blocks leave no room for a prompt, take back those last in the queue."""
@@ -118,7 +123,8 @@ class VllmScheduler:
         if self._may_admit_inside:
             return True
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
-        reach = hit.blocks * self._block_size + self._budget - state.decodes.count
+        budget = min(self._budget - state.decodes.count, self._longest_chunk)
+        reach = hit.blocks * self._block_size + budget
         asked = self._admission_blocks(sequence, hit, reach)
         return state.pool.held + asked <= state.pool.usable
 
@@ -144,7 +150,7 @@ class VllmScheduler:
     def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
         """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
         for sequence in tuple(state.prefilling):
-            new = min(sequence.target - sequence.computed, step.budget)
+            new = min(sequence.target - sequence.computed, step.budget, self._longest_chunk)
             if new <= 0:
                 break
             blocks = self._taken(sequence.computed, sequence.computed + new)
@@ -159,10 +165,12 @@ class VllmScheduler:
     def _admit(self, state: BatchState, step: _Step, growth: int, now: float) -> None:
         """Admit from the queue; `growth`: blocks that the decodes take in this step, before anybody admitted."""
         waiting = state.waiting
-        slots = self._max_running - state.running
+        slots = self._max_running - state.running - len(state.leaving)
         position = 0
         while position < len(waiting) and slots > 0 and step.budget > 0:
             sequence = waiting[position]
+            if sequence.submitted > state.seen_until + TIE:
+                break
             hit = MISS
             if sequence.path or sequence.kept or self._offloads:
                 if sequence.ready > now + TIE:
@@ -171,7 +179,8 @@ class VllmScheduler:
                 hit = self._find(state, sequence, growth)
             parts = self._find_offloaded(state, sequence, hit) if self._offloads else NOWHERE
             loaded = sum(blocks for _, blocks in parts) if parts else 0
-            reach = (hit.blocks + loaded) * self._block_size + (0 if parts else step.budget)
+            reach = (hit.blocks + loaded) * self._block_size
+            reach += 0 if parts else min(step.budget, self._longest_chunk)
             asked = self._admission_blocks(sequence, hit, reach)
             if asked > step.free or (self._watermark and self._too_little(state, step.free - asked)):
                 break
@@ -183,12 +192,12 @@ class VllmScheduler:
             state.admit(sequence, hit, position, now)
             slots -= 1
             computed = sequence.computed
-            new = min(sequence.target - computed, step.budget)
+            new = min(sequence.target - computed, step.budget, self._longest_chunk)
             step.compute(state, sequence, new, self._taken(computed, computed + new))
 
     def _too_little(self, state: BatchState, left: int) -> bool:
         """Whether an admission that leaves so many blocks free breaks the watermark, which holds while anybody runs."""
-        return left < self._watermark and state.running > 0
+        return left < self._watermark and (state.running > 0 or bool(state.leaving))
 
     def _find(self, state: BatchState, sequence: Sequence, growth: int) -> Hit:
         """What the KV pool holds of a waiting sequence; one whose blocks are loaded holds them already."""

@@ -55,7 +55,8 @@ class RequestColumns:
         cached: tokens found in the prefix cache when it was first admitted (the last attempt).
         loaded: tokens found in tiers of KV offload then, and loaded.
         found: tokens found in either when it was admitted again after preemptions.
-        recomputed: tokens computed again after preemptions.
+        recomputed: tokens computed again after preemptions: lost less found, and so below 0 where a prompt that was
+            preempted half-way finds more of itself than it had.
         preemptions: how often its KV was taken away.
         attempts: how often it was handed to a replica.
         replica: index of the replica that served it last, -1 if none did.

@@ -76,7 +76,17 @@ def demand_warnings(demand: Json) -> list[str]:
     warnings = [f"Note on the trace: {note}" for note in demand.get("notes", [])]
     if demand["unservable_share"]:
         warnings.insert(0, unservable(demand["unservable_share"]))
+    if isinstance(demand["prefix_reuse"], float) and demand["prefix_reuse"] > 0:
+        warnings.append(_reuse(demand))
     return warnings
+
+
+def _reuse(demand: Json) -> str:
+    """What the answer takes for granted where prompts begin alike."""
+    most = f"At most {share(demand['prefix_reuse'])} of the prompt tokens can be found in a cache"
+    if demand["kind"] == "trace":
+        return f"{most}; at any rate prompts come back after as many other requests as recorded."
+    return f"{most}; prompts choose their beginning at random."
 
 
 def unservable(of_requests: float) -> str:
