@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LINEAR_RULES = ("gated-delta", "kimi-delta", "mamba2")
+"""Rules by which a linear layer updates its state: they have the same state and different weights."""
+
+STATE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+"""Bytes of an element of a linear layer's state by dtype."""
+
 
 @dataclass(frozen=True)
 class HeadAttention:
@@ -121,6 +127,8 @@ class LinearAttention:
         value_head_dim: elements of a value.
         kernel: taps of the convolution; the state keeps one input fewer.
         state_bytes: bytes of an element of the matrices; the convolution's inputs take 2.
+        rule: one of `LINEAR_RULES`: ``gated-delta`` (Gated DeltaNet), ``kimi-delta`` (Kimi Delta Attention) or
+            ``mamba2``. Decides the weights.
     """
 
     key_heads: int
@@ -129,6 +137,7 @@ class LinearAttention:
     value_head_dim: int
     kernel: int
     state_bytes: int = 2
+    rule: str = "gated-delta"
 
     @property
     def kind(self) -> str:
@@ -151,11 +160,34 @@ class LinearAttention:
         return (convolution + matrices) // ranks
 
     def parameters(self, hidden_size: int) -> int:
-        """Weights of one Gated DeltaNet layer, elements: what enters and leaves, the convolution, gates and a norm."""
-        values = self.value_heads * self.value_head_dim
-        entering = hidden_size * (self.channels + values + 2 * self.value_heads)
-        small = self.channels * self.kernel + 2 * self.value_heads + self.value_head_dim
-        return entering + values * hidden_size + small
+        """Weights of one layer, elements: what enters and leaves, the convolution, gates and a norm.
+
+        Sources: Qwen3NextGatedDeltaNet of transformers, KimiDeltaAttention of vllm/model_executor/layers/kda.py, and
+        MambaMixer2 of vllm/model_executor/layers/mamba/mamba_mixer2.py.
+        """
+        return self.replicated_parameters(hidden_size) + self.split_parameters(hidden_size)
+
+    def replicated_parameters(self, hidden_size: int) -> int:
+        """Those that every rank holds: of Kimi Delta Attention the ways down to its two gates, and the norm."""
+        if self.rule != "kimi-delta":
+            return 0
+        return 2 * hidden_size * self.key_head_dim + self.value_head_dim
+
+    def split_parameters(self, hidden_size: int) -> int:
+        """Those that belong to heads, which the ranks share out."""
+        values, heads = self.value_heads * self.value_head_dim, self.value_heads
+        if self.rule == "kimi-delta":
+            # Keys and values have the same size. The gates' ways up, a step size and a decay by head, and its bias.
+            entering = hidden_size * (self.channels + heads) + 2 * self.key_head_dim * values
+            small = self.channels * self.kernel + heads + values
+        elif self.rule == "mamba2":
+            # The convolution has a bias; decay, skip and step by head; a norm of all values.
+            entering = hidden_size * (self.channels + values + heads)
+            small = self.channels * (self.kernel + 1) + 3 * heads + values
+        else:
+            entering = hidden_size * (self.channels + values + 2 * heads)
+            small = self.channels * self.kernel + 2 * heads + self.value_head_dim
+        return entering + small + values * hidden_size
 
 
 Attention = HeadAttention | LatentAttention | LinearAttention

@@ -20,9 +20,10 @@ class ConfigKeys:
         self._document = document
         self._inside = inside
         self._faults: dict[str, Fault] = {}
-        data = document.data
+        self._inner: list[ConfigKeys] = []
+        data: Any = document.data
         for key in inside:
-            data = data[key]
+            data = data.get(key) if isinstance(data, dict) else None
         self._data: dict[str, Any] = data if isinstance(data, dict) else {}
 
     def __iter__(self) -> Iterator[str]:
@@ -30,8 +31,14 @@ class ConfigKeys:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What was found so far."""
-        return tuple(self._faults.values())
+        """What was found so far, also in mappings inside."""
+        return (*self._faults.values(), *(fault for inner in self._inner for fault in inner.faults))
+
+    def inner(self, key: str) -> ConfigKeys:
+        """Keys of a mapping inside this one; empty, so that all its keys are missing, where there is none."""
+        inner = ConfigKeys(self._document, (*self._inside, key))
+        self._inner.append(inner)
+        return inner
 
     def get(self, key: str, default: Any = None) -> Any:
         """Value as it stands in the file; `default` where it is missing or null."""
@@ -70,6 +77,49 @@ class ConfigKeys:
             self._note(key, f"{shown(strange)} is not understood", f"each one of {', '.join(known)}")
             return []
         return value
+
+    def word(self, key: str, known: Sequence[str], default: str) -> str:
+        """One of the known words; `default` where it is missing or at fault."""
+        value = self.get(key, default)
+        if value in known:
+            return str(value)
+        self._note(key, f"{shown(value)} is not understood", f"one of {', '.join(known)}")
+        return default
+
+    def pattern(self, key: str, symbols: Sequence[str], length: int) -> str:
+        """A text with one of the known symbols for each of `length` layers; empty where it is missing or at fault."""
+        value = self.get(key)
+        if not isinstance(value, str):
+            what = "is missing" if value is None else f"{shown(value)} is no pattern"
+            self._note(key, what, f"{length} symbols, one a layer", of_key=value is None)
+            return ""
+        if len(value) != length:
+            self._note(key, f"has {len(value)} symbols for {length} layers", f"{length} symbols, one a layer")
+            return ""
+        strange = next((symbol for symbol in value if symbol not in symbols), None)
+        if strange is not None:
+            self._note(key, f"{shown(strange)} is not understood", f"each one of {' '.join(symbols)}")
+            return ""
+        return value
+
+    def positions(self, key: str, layers: int) -> tuple[int, ...]:
+        """Indices of the layers that a list counts from 1; empty where it is missing or at fault."""
+        value = self.get(key)
+        if not isinstance(value, list):
+            what = "is missing" if value is None else f"{shown(value)} is no list"
+            self._note(key, what, "a list of layers, counted from 1", of_key=value is None)
+            return ()
+        strange = next((each for each in value if each not in range(1, layers + 1)), None)
+        if strange is not None:
+            self._note(key, f"{shown(strange)} is no layer", f"1 to {layers}")
+            return ()
+        return tuple(sorted(each - 1 for each in value))
+
+    def complement(self, key: str, others: Sequence[int], layers: int) -> None:
+        """Refuse a list of layers, counted from 1, that is not all but the others."""
+        listed = self.positions(key, layers)
+        if not self.faults and sorted((*listed, *others)) != list(range(layers)):
+            self._note(key, "does not list the other layers, each once", f"{layers - len(others)} layers")
 
     def only(self, key: str, value: object) -> None:
         """Refuse any other value than this one, which is also what a missing key means."""

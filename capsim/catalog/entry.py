@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 
-from capsim.catalog.loader import STATE_BYTES
+from capsim.catalog.attention import STATE_BYTES
+from capsim.catalog.layer_types import pattern_of
 from capsim.catalog.model import Model
 
 
@@ -23,6 +24,9 @@ def entry_text(model: Model, aliases: Sequence[str] = ()) -> str:
         state = next(dtype for dtype, size in STATE_BYTES.items() if size == model.linear.state_bytes)
         stated["linear"] = {**stated["linear"], "state_dtype": state}
         del stated["linear"]["state_bytes"]
+    if model.mlp_layers:
+        full, alone = stated.pop("full_layers"), stated.pop("mlp_layers")
+        stated["pattern"] = pattern_of(model.layers, full, alone)
     named = {"name": stated.pop("name"), **({"aliases": list(aliases)} if aliases else {})}
     return "\n".join(_lines({**named, **stated})) + "\n"
 

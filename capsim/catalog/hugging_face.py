@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capsim import documents
-from capsim.catalog.attention import LatentAttention, LinearAttention
+from capsim.catalog.attention import LatentAttention
 from capsim.catalog.config_keys import ConfigKeys, raise_faults
+from capsim.catalog.layer_types import every, listed
+from capsim.catalog.linear_config import read_linear
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.schema import closest
 from capsim.catalog.vision_config import has_encoder, read_vision
@@ -43,6 +45,8 @@ HARMLESS = frozenset(
         "qk_head_dim",
         "sliding_window_size",
         "linear_attention_dropout",
+        "mamba_hidden_act",
+        "use_mamba_kernels",
     }
 )
 """Keys that concern attention and change neither its weights nor its KV cache."""
@@ -61,6 +65,20 @@ LINEAR = frozenset(
         "layer_types",
     }
 )
+KIMI_DELTA = frozenset({"linear_attn_config"})
+MAMBA = frozenset(
+    {
+        "attention_head_dim",
+        "conv_kernel",
+        "hybrid_override_pattern",
+        "mamba_head_dim",
+        "mamba_num_heads",
+        "mamba_proj_bias",
+        "mamba_ssm_cache_dtype",
+        "ssm_state_size",
+        "use_conv_bias",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +91,12 @@ class Family:
         qk_norm: queries and keys are normed per head.
         experts: key of the number of experts; empty: dense.
         output_gate: heads' outputs are gated.
+        linear: rule of the layers with linear attention, one of `capsim.catalog.attention.LINEAR_RULES`; empty: none.
+        gated_mlp: an MLP has a gate beside its way up.
         tied: the output projection shares the embedding's weights where the config does not say.
         every: where the config does not say, each so many layers one sees everything and the others a window.
         defaults: further values for keys that the config may leave out.
+        names: keys that it calls otherwise.
     """
 
     attention: frozenset[str] = HEADS
@@ -83,9 +104,16 @@ class Family:
     qk_norm: bool = False
     experts: str = ""
     output_gate: bool = False
+    linear: str = ""
+    gated_mlp: bool = True
     tied: bool = False
     every: int = 0
     defaults: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, name: str) -> str:
+        """What the family calls a key."""
+        return self.names.get(name, name)
 
 
 _DEEPSEEK = Family(HEADS | LATENT, experts="n_routed_experts")
@@ -100,6 +128,16 @@ _GEMMA_3 = Family(
         "head_dim": 256,
         "num_attention_heads": 8,
         "num_key_value_heads": 4,
+    },
+)
+_KIMI_LINEAR = Family(
+    HEADS | LATENT | KIMI_DELTA,
+    experts="num_experts",
+    linear="kimi-delta",
+    names={
+        "num_experts_per_tok": "num_experts_per_token",
+        "n_shared_experts": "num_shared_experts",
+        "max_position_embeddings": "model_max_length",
     },
 )
 _QWEN_WINDOW = WINDOW | {"use_sliding_window", "max_window_layers"}
@@ -118,15 +156,19 @@ FAMILIES: Mapping[str, Family] = {
     "gpt_oss": Family(HEADS | WINDOW, bias=True, experts="num_local_experts", every=2),
     "granite": Family(),
     "kimi_k2": _DEEPSEEK,
+    "kimi_linear": _KIMI_LINEAR,
     "llama": Family(),
     "mistral": Family(HEADS | WINDOW),
     "mixtral": Family(HEADS | WINDOW, experts="num_local_experts"),
+    "nemotron_h": Family(HEADS | MAMBA, linear="mamba2", gated_mlp=False),
     "qwen2": _QWEN_2,
     "qwen2_5_vl": _QWEN_2,
     "qwen2_5_vl_text": _QWEN_2,
     "qwen3": _QWEN_3,
     "qwen3_moe": _QWEN_3_EXPERTS,
-    "qwen3_next": Family(HEADS | LINEAR, qk_norm=True, experts="num_experts", output_gate=True),
+    "qwen3_next": Family(
+        HEADS | LINEAR, qk_norm=True, experts="num_experts", output_gate=True, linear="gated-delta"
+    ),
     "qwen3_vl_moe_text": _QWEN_3_EXPERTS,
     "qwen3_vl_text": _QWEN_3,
 }
@@ -190,15 +232,12 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool)
     layers, hidden = keys.count("num_hidden_layers"), keys.count("hidden_size")
     heads = keys.count("num_attention_heads", family.defaults.get("num_attention_heads"))
     latent = _latent(keys) if "kv_lora_rank" in family.attention else None
-    linear = _linear(keys) if "linear_num_key_heads" in family.attention else None
+    linear = read_linear(keys, family.linear, layers) if family.linear else None
     window, full = (None, ()) if "sliding_window" not in family.attention else _window(keys, family, layers)
-    if linear is not None:
-        full = _full_of(keys, layers, "linear_attention") or _every(
-            keys.count("full_attention_interval", 4), layers
-        )
-    kinds = {"mla": latent, "sliding-window": window, "linear": linear}
+    kinds = {"linear": linear, "mla": latent, "sliding-window": window}
     kv_heads = keys.count("num_key_value_heads", family.defaults.get("num_key_value_heads", heads))
-    head_dim = keys.count("head_dim", family.defaults.get("head_dim", max(1, hidden // heads)))
+    usual = family.defaults.get("head_dim", max(1, hidden // heads))
+    head_dim = keys.count("head_dim", keys.count("attention_head_dim", usual))
     return Model(
         name=name,
         attention=next((kind for kind, shape in kinds.items() if shape is not None), "gqa"),
@@ -211,7 +250,7 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool)
         vocabulary_size=keys.count("vocab_size", family.defaults.get("vocab_size")),
         tied_embeddings=keys.flag("tie_word_embeddings", tied),
         max_position_embeddings=keys.count(
-            "max_position_embeddings", family.defaults.get("max_position_embeddings")
+            family.key("max_position_embeddings"), family.defaults.get("max_position_embeddings")
         ),
         source=source,
         qk_norm=family.qk_norm or keys.flag("use_qk_norm", False),
@@ -219,8 +258,10 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool)
         experts=_experts(keys, family, layers) if family.experts else None,
         latent=latent,
         window=window,
-        linear=linear,
-        full_layers=full,
+        linear=linear.attention if linear else None,
+        full_layers=linear.full_layers if linear else full,
+        mlp_layers=linear.mlp_layers if linear else (),
+        gated_mlp=family.gated_mlp,
         output_gate=family.output_gate,
     )
 
@@ -235,17 +276,6 @@ def _latent(keys: ConfigKeys) -> LatentAttention:
     )
 
 
-def _linear(keys: ConfigKeys) -> LinearAttention:
-    """Gated DeltaNet, its state at 16 bits as vLLM keeps it unless it is told otherwise."""
-    return LinearAttention(
-        key_heads=keys.count("linear_num_key_heads"),
-        value_heads=keys.count("linear_num_value_heads"),
-        key_head_dim=keys.count("linear_key_head_dim"),
-        value_head_dim=keys.count("linear_value_head_dim"),
-        kernel=keys.count("linear_conv_kernel_dim"),
-    )
-
-
 def _window(keys: ConfigKeys, family: Family, layers: int) -> tuple[int | None, tuple[int, ...]]:
     """The window, and the layers that see everything; None and no layers where all do."""
     window = keys.get("sliding_window")
@@ -255,21 +285,11 @@ def _window(keys: ConfigKeys, family: Family, layers: int) -> tuple[int | None, 
         return None, ()
     size = keys.count("sliding_window")
     if keys.get("layer_types") is not None:
-        return size, _full_of(keys, layers, "sliding_attention")
+        return size, listed(keys, layers, "sliding_attention")
     if "max_window_layers" in family.attention:
         return size, tuple(range(keys.count("max_window_layers", layers)))
-    every = keys.count("sliding_window_pattern", keys.count("_sliding_window_pattern", family.every))
-    return size, _every(every, layers) if every else ()
-
-
-def _full_of(keys: ConfigKeys, layers: int, other: str) -> tuple[int, ...]:
-    """Indices of ``full_attention`` in ``layer_types``; empty without the list."""
-    kinds = keys.words("layer_types", ("full_attention", other), layers)
-    return tuple(index for index, kind in enumerate(kinds) if kind == "full_attention")
-
-
-def _every(step: int, layers: int) -> tuple[int, ...]:
-    return tuple(range(step - 1, layers, step)) if step else ()
+    step = keys.count("sliding_window_pattern", keys.count("_sliding_window_pattern", family.every))
+    return size, every(step, layers)
 
 
 def _experts(keys: ConfigKeys, family: Family, layers: int) -> Experts | None:
@@ -284,8 +304,8 @@ def _experts(keys: ConfigKeys, family: Family, layers: int) -> Experts | None:
         keys.refuse(["shared_expert_intermediate_size"])
     return Experts(
         count=keys.count(family.experts),
-        per_token=keys.count("num_experts_per_tok"),
+        per_token=keys.count(family.key("num_experts_per_tok")),
         intermediate_size=width,
-        shared=shared + keys.count("n_shared_experts", 0),
+        shared=shared + keys.count(family.key("n_shared_experts"), 0),
         dense_layers=min(keys.count("first_k_dense_replace", 0), layers),
     )

@@ -65,11 +65,14 @@ class Model:
         max_position_embeddings: longest sequence that the model was published for, tokens.
         source: where the figures come from.
         intermediate_size: columns of a dense layer's MLP; without meaning where every layer has experts.
+        gated_mlp: an MLP has a gate beside its way up and its way down.
         experts: of a mixture-of-experts model; None: every layer is dense.
         latent: of multi-head latent attention, in place of keys and values by head.
         window: tokens that a layer with sliding-window attention sees.
         linear: of layers with linear attention.
         full_layers: with `window` or `linear`, indices of the layers whose attention sees everything.
+        mlp_layers: indices of the layers that are an MLP alone; where there are some, no other layer has one, and each
+            layer has one norm.
         kv_shared_layers: last layers that read an earlier layer's KV cache and have none of their own.
         output_gate: heads' outputs are gated by a projection of the queries' size.
         vision: encoder of images beside it, whose weights are not among `parameters`; None: it reads text only, or its
@@ -95,6 +98,8 @@ class Model:
     window: int | None = None
     linear: LinearAttention | None = None
     full_layers: tuple[int, ...] = ()
+    mlp_layers: tuple[int, ...] = ()
+    gated_mlp: bool = True
     kv_shared_layers: int = 0
     output_gate: bool = False
     vision: Vision | None = None
@@ -114,10 +119,11 @@ class Model:
     @property
     def layer_groups(self) -> tuple[LayerGroup, ...]:
         """Layers with a KV cache of their own, by attention kind: those that see everything first."""
-        own = range(self.layers - self.kv_shared_layers)
+        alone = set(self.mlp_layers)
+        own = tuple(layer for layer in range(self.layers - self.kv_shared_layers) if layer not in alone)
         other = self.other_attention
         if other is None:
-            return (LayerGroup(self.full_attention, tuple(own)),)
+            return (LayerGroup(self.full_attention, own),)
         sees_all = set(self.full_layers)
         full = tuple(layer for layer in own if layer in sees_all)
         rest = tuple(layer for layer in own if layer not in sees_all)
@@ -127,12 +133,14 @@ class Model:
     @property
     def dense_layers(self) -> int:
         """Layers with one MLP."""
+        if self.mlp_layers:
+            return len(self.mlp_layers)
         return self.layers if self.experts is None else self.experts.dense_layers
 
     @property
     def expert_layers(self) -> int:
         """Layers with experts."""
-        return self.layers - self.dense_layers
+        return 0 if self.experts is None else self.layers - self.dense_layers
 
     @property
     def mlp_columns(self) -> tuple[int, ...]:
@@ -171,6 +179,10 @@ class Model:
                 f"heads, {self.kv_heads} key-value heads and {columns} MLP columns"
             )
 
+    def experts_split_over(self, ranks: int) -> bool:
+        """Whether `ranks` GPUs that share each expert have equal shares; True without experts."""
+        return self.experts is None or self.experts.intermediate_size % ranks == 0
+
     @property
     def attention_parameters(self) -> int:
         """Weights of the attention (q, k, v, o) of one layer that sees everything, elements."""
@@ -185,12 +197,12 @@ class Model:
     @property
     def linear_layers(self) -> int:
         """Layers with linear attention."""
-        return 0 if self.linear is None else self.layers - len(self.full_layers)
+        return 0 if self.linear is None else self.layers - len(self.full_layers) - len(self.mlp_layers)
 
     @property
     def mlp_parameters(self) -> int:
-        """Weights of one dense layer's gated MLP (gate, up, down), elements."""
-        return 3 * self.hidden_size * self.intermediate_size
+        """Weights of one dense layer's MLP (gate where it has one, up, down), elements."""
+        return (3 if self.gated_mlp else 2) * self.hidden_size * self.intermediate_size
 
     @property
     def expert_parameters(self) -> int:
@@ -205,7 +217,8 @@ class Model:
     @property
     def norm_parameters(self) -> int:
         """Weights of one layer's norms, elements."""
-        return 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
+        norms = 1 if self.mlp_layers else 2
+        return norms * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
 
     @property
     def embedding_parameters(self) -> int:
@@ -226,7 +239,8 @@ class Model:
         """All weights with this many of the experts that are chosen from."""
         if self.experts is not None:
             experts += self.experts.shared
-        layers = (self.layers - self.linear_layers) * self.attention_parameters
+        seeing = self.layers - self.linear_layers - len(self.mlp_layers)
+        layers = seeing * self.attention_parameters
         if self.linear is not None:
             layers += self.linear_layers * self.linear.parameters(self.hidden_size)
         layers += self.layers * self.norm_parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from capsim.catalog.model import Model
@@ -17,6 +18,7 @@ class Stage(NamedTuple):
         embeds: it is the first stage and holds the token embedding.
         projects: it is the last stage and holds the final norm and the output projection, and samples.
         first: index of its first layer in the model.
+        other_layers: layers with neither, which are attention or a state alone.
     """
 
     dense_layers: int
@@ -24,11 +26,16 @@ class Stage(NamedTuple):
     embeds: bool
     projects: bool
     first: int = 0
+    other_layers: int = 0
 
     @property
     def layers(self) -> int:
-        """Layers of either kind."""
-        return self.dense_layers + self.expert_layers
+        """Layers of any kind."""
+        return self.dense_layers + self.expert_layers + self.other_layers
+
+    def holds(self, layers: Iterable[int]) -> int:
+        """How many of these layers, given by their index in the model, are among its own."""
+        return sum(self.first <= layer < self.first + self.layers for layer in layers)
 
 
 def pipeline_stages(model: Model, pipeline_parallel_size: int = 1) -> tuple[Stage, ...]:
@@ -50,7 +57,16 @@ def pipeline_stages(model: Model, pipeline_parallel_size: int = 1) -> tuple[Stag
     first = 0
     for index in range(size):
         end = first + even + (size - 1 - remaining <= index < size - 1)
-        dense = max(0, min(end, model.dense_layers) - first)
-        stages.append(Stage(dense, end - first - dense, index == 0, index == size - 1, first))
+        stages.append(_stage(model, first, end))
         first = end
     return tuple(stages)
+
+
+def _stage(model: Model, first: int, end: int) -> Stage:
+    """The stage with the layers from `first` to before `end`."""
+    embeds, projects = first == 0, end == model.layers
+    if model.mlp_layers:
+        dense = sum(first <= layer < end for layer in model.mlp_layers)
+        return Stage(dense, 0, embeds, projects, first, other_layers=end - first - dense)
+    dense = max(0, min(end, model.dense_layers) - first)
+    return Stage(dense, end - first - dense, embeds, projects, first)

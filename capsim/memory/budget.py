@@ -17,12 +17,15 @@ from capsim.memory.remedies import remedies
 class MemoryFit:
     """What a rank's memory is used for, and the KV pool that remains.
 
+    Of several pools (data-parallel attention) everything but `replica_tokens` is of one.
+
     Attributes:
         lines: the memory table; its last line is the KV cache.
         kv_bytes: bytes for KV blocks on one rank; less than a block of it stays unused.
         num_gpu_blocks: KV blocks, as the engine prints them.
         layout: bytes and tokens of a block.
         max_model_len: longest sequence, tokens.
+        data_parallel_size: pools of the replica.
     """
 
     lines: tuple[MemoryLine, ...]
@@ -30,6 +33,7 @@ class MemoryFit:
     num_gpu_blocks: int
     layout: KvLayout
     max_model_len: int
+    data_parallel_size: int = 1
 
     @property
     def bytes_per_token(self) -> int:
@@ -49,6 +53,11 @@ class MemoryFit:
     def kv_tokens(self) -> int:
         """Tokens that the usable blocks hold: see `pool_tokens`."""
         return pool_tokens(self.layout, self.usable_blocks, self.max_model_len)
+
+    @property
+    def replica_tokens(self) -> int:
+        """Tokens that all pools of the replica hold."""
+        return self.data_parallel_size * self.kv_tokens
 
     def concurrency(self, tokens_per_sequence: int) -> float:
         """Sequences of this many tokens whose blocks the pool holds at once; whole sequences are its floor."""
@@ -81,6 +90,7 @@ def fit_memory(
     enforce_eager: bool = False,
     additions: Additions = NOTHING_BESIDE,
     images_per_prompt: int = 0,
+    data_parallel_size: int = 1,
 ) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
@@ -106,6 +116,8 @@ def fit_memory(
         enforce_eager: no CUDA graphs are captured.
         additions: a draft model, LoRA slots and a reserve.
         images_per_prompt: most images of one prompt (``limit_mm_per_prompt``); 0: text only, without the encoder.
+        data_parallel_size: groups of ranks, each with all of the attention and with sequences and a pool of its own,
+            that share the experts (data-parallel attention); the replica has this many times the ranks.
 
     Raises:
         BadInput: a setting that no engine would accept, or images for a model whose encoder is not known.
@@ -131,6 +143,7 @@ def fit_memory(
             enforce_eager,
             additions,
             images_per_prompt,
+            data_parallel_size,
         )
     )
 
@@ -145,13 +158,25 @@ def fit_question(question: MemoryQuestion) -> MemoryFit:
         stated = question.num_gpu_blocks
         note = f"{stated} blocks stated; the lines above leave {gib(kv_bytes)}, {blocks} blocks"
         kv_bytes, blocks = stated * layout.bytes_per_block, stated
-        line = MemoryLine("KV cache", kv_bytes, "stated", note)
+        tag = "stated"
     else:
         note = f"{blocks} blocks of {layout.block_size} tokens, {_size_of_token(layout)}"
-        line = MemoryLine("KV cache", kv_bytes, "derived", note)
+        tag = "derived"
     if kv_bytes < question.needed_bytes:
         raise Infeasible(limit(question, kv_bytes), remedies(question))
-    return MemoryFit((*lines, line), kv_bytes, blocks, layout, question.max_model_len)
+    line = MemoryLine("KV cache", kv_bytes, tag, note + pools_note(question, blocks))
+    return MemoryFit(
+        (*lines, line), kv_bytes, blocks, layout, question.max_model_len, question.data_parallel_size
+    )
+
+
+def pools_note(question: MemoryQuestion, blocks: int) -> str:
+    """What all pools of the replica hold, where there are several."""
+    if question.data_parallel_size == 1:
+        return ""
+    tokens = pool_tokens(question.layout, blocks - 1, question.max_model_len)
+    pools = question.data_parallel_size
+    return f"; {tokens:,} tokens, and {pools * tokens:,} in the {pools} pools of the replica"
 
 
 def _size_of_token(layout: KvLayout) -> str:
@@ -167,6 +192,7 @@ def _refuse_impossible(question: MemoryQuestion) -> None:
             ("max_model_len", question.max_model_len),
             ("max_num_seqs", question.max_num_seqs),
             ("max_num_batched_tokens", question.max_num_batched_tokens),
+            ("data_parallel_size", question.data_parallel_size),
             ("num_gpu_blocks", 1 if question.num_gpu_blocks is None else question.num_gpu_blocks),
         )
         if value < 1
@@ -181,8 +207,7 @@ def _refuse_impossible(question: MemoryQuestion) -> None:
 
 def limit(question: MemoryQuestion, kv_bytes: int) -> str:
     """Which limit is exceeded and by how much, where `kv_bytes` are left for the KV cache of a rank."""
-    ranks = question.tensor_parallel_size * question.pipeline_parallel_size
-    where = f"{question.model.name} on {ranks} x {question.gpu.name}"
+    where = f"{question.model.name} on {question.ranks} x {question.gpu.name}"
     needed = question.needed_bytes
     one = f"one sequence of max_model_len {question.max_model_len} needs {gib(needed)} of KV cache"
     if kv_bytes <= 0:

@@ -67,9 +67,9 @@ def _utilization(question: MemoryQuestion) -> Iterator[Change]:
 
 def _parallelism(question: MemoryQuestion) -> Iterator[Change]:
     ranks = 2 * question.tensor_parallel_size
-    if question.model.splits_over(ranks):
-        price = "twice the GPUs"
-        yield Change(f"tensor_parallel_size {ranks}", price, replace(question, tensor_parallel_size=ranks))
+    wider = replace(question, tensor_parallel_size=ranks)
+    if wider.splits:
+        yield Change(f"tensor_parallel_size {ranks}", "twice the GPUs", wider)
     stages = 2 * question.pipeline_parallel_size
     if stages <= question.model.layers:
         price = "twice the GPUs; not simulated"

@@ -15,6 +15,9 @@ from capsim.memory.kv_group import KvGroup, check_kv_dtype, token_bytes, window_
 BLOCK_ALIGNMENT = 16
 """Tokens that a hybrid's raised block size is a multiple of: what vLLM's attention kernels ask for."""
 
+LATENT_ALIGNMENT = 64
+"""The same where the attention has a latent; kernels for the newest GPUs ask for 128."""
+
 SIMILAR = Fraction(3, 2)
 """Below so many times the fewest layers, groups are padded to the most (vLLM; 5 / 4 in its first versions)."""
 
@@ -82,7 +85,8 @@ class KvLayout:
         _refuse_impossible(model, kinds, ranks, kv_dtype, block_size, shared)
         sizes = [token_bytes(kind.attention, ranks, kv_dtype) for kind in kinds]
         states = [_state_bytes(kind, ranks) for kind in kinds]
-        block_size = _raised(block_size, sizes, states)
+        alignment = BLOCK_ALIGNMENT if model.latent is None else LATENT_ALIGNMENT
+        block_size = _raised(block_size, sizes, states, alignment)
         page = max(block_size * size for size in sizes) or max(states)
         groups = tuple(
             KvGroup(
@@ -204,12 +208,11 @@ def _state_bytes(group: LayerGroup, ranks: int) -> int:
     return group.attention.sequence_bytes(ranks) if isinstance(group.attention, LinearAttention) else 0
 
 
-def _raised(block_size: int, sizes: Sequence[int], states: Sequence[int]) -> int:
-    """Block size, raised where a state would not fit into an attention layer's block."""
+def _raised(block_size: int, sizes: Sequence[int], states: Sequence[int], alignment: int) -> int:
+    """Block size, raised to a multiple of `alignment` where a state would not fit into an attention layer's block."""
     if not any(sizes) or not any(states):
         return block_size
-    aligned = BLOCK_ALIGNMENT * max(sizes)
-    return max(block_size, BLOCK_ALIGNMENT * -(-max(states) // aligned))
+    return max(block_size, alignment * -(-max(states) // (alignment * max(sizes))))
 
 
 def _tokens_of_page(model: Model, page: int, size: int, block_size: int) -> int:

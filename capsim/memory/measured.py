@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capsim.errors import Infeasible
-from capsim.memory.budget import MemoryFit, limit
+from capsim.memory.budget import MemoryFit, limit, pools_note
 from capsim.memory.question import MemoryLine, MemoryQuestion, gib
 from capsim.memory.remedies import remedies
 from capsim.memory.startup_log import StartupLog
@@ -37,7 +37,7 @@ def measured_fit(question: MemoryQuestion, log: StartupLog) -> MemoryFit:
     # The size is rounded to 0.01 GiB, the blocks are not: they must fit.
     kv_bytes = max(kv_bytes, blocks * layout.bytes_per_block)
     unexplained = kv_bytes - sum(line.bytes for line in lines)
-    note = f"{blocks} blocks of {layout.block_size} tokens"
+    note = f"{blocks} blocks of {layout.block_size} tokens{pools_note(question, blocks)}"
     return MemoryFit(
         (
             *lines,
@@ -48,6 +48,7 @@ def measured_fit(question: MemoryQuestion, log: StartupLog) -> MemoryFit:
         blocks,
         layout,
         question.max_model_len,
+        question.data_parallel_size,
     )
 
 

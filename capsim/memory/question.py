@@ -36,7 +36,11 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class MemoryQuestion:
-    """Everything that decides a replica's memory; sizes are of one rank. See `fit_memory`."""
+    """Everything that decides a replica's memory; sizes are of one rank. See `fit_memory`.
+
+    With a `data_parallel_size` above 1 the replica has so many groups of ranks, each with a KV pool of its own and all
+    of the attention, and what is said here of a pool holds for each.
+    """
 
     model: Model
     gpu: Gpu
@@ -55,6 +59,19 @@ class MemoryQuestion:
     enforce_eager: bool = False
     additions: Additions = NOTHING_BESIDE
     images_per_prompt: int = 0
+    data_parallel_size: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of the replica."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+    @property
+    def splits(self) -> bool:
+        """Whether the ranks have equal shares of the model, and of each expert unless experts are dealt out whole."""
+        sharers = self.tensor_parallel_size * self.data_parallel_size
+        shared = self.expert_parallel or self.model.experts_split_over(sharers)
+        return shared and self.model.splits_over(self.tensor_parallel_size)
 
     @cached_property
     def stage(self) -> Stage:
@@ -132,6 +149,7 @@ class MemoryQuestion:
             self.tensor_parallel_size,
             self.weight_dtype,
             expert_parallel=self.expert_parallel,
+            data_parallel_size=self.data_parallel_size,
             stage=stage,
         )
         workspace = Workspace.of(self.engine_version)
@@ -187,14 +205,17 @@ class MemoryQuestion:
     def _parallelism(self, stage: Stage) -> str:
         """How the weights are shared, and the stage of a pipeline that decides."""
         words = f"TP {self.tensor_parallel_size}" + (" with whole experts" if self.expert_parallel else "")
+        if self.data_parallel_size > 1:
+            words = f"DP {self.data_parallel_size}, {words}"
         if self.pipeline_parallel_size == 1:
             return words
         place = "first" if stage.embeds else "last" if stage.projects else "middle"
         return f"{words}, PP {self.pipeline_parallel_size}: {place} stage, {stage.layers} layers, decides"
 
     def _communication_lines(self, workspace: Workspace) -> list[MemoryLine]:
-        """What ranks that share a layer hold to speak to each other; a rank alone holds nothing."""
-        if self.tensor_parallel_size == 1:
+        """What ranks that share a layer or experts hold to speak to each other; a rank alone holds nothing."""
+        sharing_experts = self.data_parallel_size > 1 and self.model.experts is not None
+        if self.tensor_parallel_size == 1 and not sharing_experts:
             return []
         note = f"NCCL and all-reduce buffers; vLLM {self.engine_version}"
         return [MemoryLine("communication", -workspace.communication, "fitted", note)]

@@ -51,12 +51,9 @@ def _higher_utilization(question: MemoryQuestion) -> Iterator[str]:
 
 def _more_ranks(question: MemoryQuestion) -> Iterator[str]:
     """The smallest degree of tensor parallelism that divides the heads and the MLP."""
-    model = question.model
-    for ranks in range(question.tensor_parallel_size + 1, model.attention_heads + 1):
-        if not model.splits_over(ranks):
-            continue
+    for ranks in range(question.tensor_parallel_size + 1, question.model.attention_heads + 1):
         changed = replace(question, tensor_parallel_size=ranks)
-        if _fits(changed):
+        if changed.splits and _fits(changed):
             yield _with_room(f"tensor_parallel_size {ranks}", changed)
             return
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from capsim.catalog.model import WEIGHT_BYTES, Model, check_dtype
 from capsim.catalog.stage import Stage, pipeline_stages
+from capsim.errors import BadInput
 
 
 def weight_bytes(
@@ -10,6 +11,7 @@ def weight_bytes(
     weight_dtype: str,
     *,
     expert_parallel: bool = False,
+    data_parallel_size: int = 1,
     stage: Stage | None = None,
 ) -> int:
     """Bytes of weights on one rank.
@@ -18,6 +20,9 @@ def weight_bytes(
     embedding, output projection, routers, norms and biases stay at 2. Linear layers, embedding and output projection
     are split over the ranks (vLLM pads the vocabulary to a multiple of 64 first, which is not counted), key and value
     projections are replicated where there are more ranks than KV heads, and routers and norms are replicated always.
+    With data-parallel attention each group of ranks holds all of that, and the experts that a router chooses from are
+    shared by the ranks of all groups (vLLM's documentation, "Data Parallel Deployment" and "Expert Parallel
+    Deployment").
 
     Args:
         model: dense or with experts, of any attention kind.
@@ -25,17 +30,19 @@ def weight_bytes(
         weight_dtype: one of `WEIGHT_BYTES`.
         expert_parallel: experts are dealt out whole to the ranks, instead of each one being split over all. Where
             they do not come out even, the bytes are those of a rank that has one more.
+        data_parallel_size: groups of ranks with sequences of their own.
         stage: of a pipeline; None: the rank holds all layers.
 
     Raises:
-        BadInput: an unknown dtype, or a number of ranks that cannot share the model.
+        BadInput: an unknown dtype, or a number of ranks that cannot share the model or, without expert parallelism,
+            each expert.
     """
     check_dtype("weight dtype", weight_dtype, WEIGHT_BYTES)
     ranks = tensor_parallel_size
     if stage is None:
         (stage,) = pipeline_stages(model)
     linear = _attention_of_rank(model, ranks, stage) + stage.dense_layers * (model.mlp_parameters // ranks)
-    linear += stage.expert_layers * _experts_of_rank(model, ranks, expert_parallel)
+    linear += stage.expert_layers * _experts_of_rank(model, ranks, data_parallel_size, expert_parallel)
     small = stage.layers * (model.norm_parameters + _biases_of_rank(model, ranks))
     small += stage.expert_layers * model.router_parameters
     if stage.projects:
@@ -52,11 +59,9 @@ def _attention_of_rank(model: Model, ranks: int, stage: Stage) -> int:
     KV heads and a latent's way down are held by every rank that needs them; linear attention is split by head.
     """
     model.check_splits_over(ranks)
-    linear_layers = 0
-    if model.linear is not None:
-        end = stage.first + stage.layers
-        linear_layers = stage.layers - sum(stage.first <= layer < end for layer in model.full_layers)
-    rest = stage.layers - linear_layers
+    alone, full = stage.holds(model.mlp_layers), stage.holds(model.full_layers)
+    linear_layers = 0 if model.linear is None else stage.layers - full - alone
+    rest = stage.layers - linear_layers - alone
     if model.latent is not None:
         whole = model.latent.replicated_parameters(model.hidden_size)
         shared = model.latent.split_parameters(model.hidden_size, model.attention_heads)
@@ -65,7 +70,8 @@ def _attention_of_rank(model: Model, ranks: int, stage: Stage) -> int:
         query, key_value = _heads_of_rank(model, ranks)
         held = rest * model.hidden_size * ((3 if model.output_gate else 2) * query + key_value)
     if model.linear is not None:
-        held += linear_layers * (model.linear.parameters(model.hidden_size) // ranks)
+        whole = model.linear.replicated_parameters(model.hidden_size)
+        held += linear_layers * (whole + model.linear.split_parameters(model.hidden_size) // ranks)
     return held
 
 
@@ -79,11 +85,17 @@ def _biases_of_rank(model: Model, ranks: int) -> int:
     return sum(_heads_of_rank(model, ranks)) if model.attention_bias else 0
 
 
-def _experts_of_rank(model: Model, ranks: int, expert_parallel: bool) -> int:
-    """Weights of one layer's experts on the rank that has most, elements."""
+def _experts_of_rank(model: Model, ranks: int, groups: int, expert_parallel: bool) -> int:
+    """Weights of one layer's experts on the rank that has most, elements; shared ones are shared within a group."""
     if model.experts is None:
         return 0
     chosen, shared = model.experts.count, model.experts.shared * model.expert_parameters // ranks
     if expert_parallel:
-        return -(-chosen // ranks) * model.expert_parameters + shared
-    return chosen * model.expert_parameters // ranks + shared
+        return -(-chosen // (ranks * groups)) * model.expert_parameters + shared
+    if not model.experts_split_over(ranks * groups):
+        raise BadInput(
+            f"data_parallel_size {groups} and tensor_parallel_size {ranks}: {ranks * groups} ranks do not divide "
+            f"the {model.experts.intermediate_size} columns of {model.name}'s experts, expected "
+            "enable_expert_parallel"
+        )
+    return chosen * model.expert_parameters // (ranks * groups) + shared

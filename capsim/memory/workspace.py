@@ -71,15 +71,15 @@ class Workspace:
         """Peak of the activations in the profiling run, bytes: the larger of its two moments, and a reserve.
 
         In a layer the MLP holds gate and up (twice the intermediate size) and their product beside hidden state and
-        residual, for every token of the largest batch. At the end the sampler holds the logits of every sequence,
-        gathered from all ranks, beside the hidden state; `max_num_seqs` is 0 on a pipeline's stage that does not
-        sample. Experts have buffers that stay allocated beside either. The reserve of 0.12 GiB (library workspaces,
-        inputs) is what the logs show beyond either.
+        residual, for every token of the largest batch; without a gate the way up and its activation. At the end the
+        sampler holds the logits of every sequence, gathered from all ranks, beside the hidden state; `max_num_seqs` is
+        0 on a pipeline's stage that does not sample. Experts have buffers that stay allocated beside either. The
+        reserve of 0.12 GiB (library workspaces, inputs) is what the logs show beyond either.
         """
         tokens = max_num_batched_tokens
         hidden = 2 * tokens * model.hidden_size
         columns = model.intermediate_size // tensor_parallel_size if model.dense_layers else 0
-        mlp = 2 * tokens * 3 * columns + 2 * hidden
+        mlp = 2 * tokens * (3 if model.gated_mlp else 2) * columns + 2 * hidden
         sequences = min(max_num_seqs, tokens)
         sampler = sequences * model.vocabulary_size * self.bytes_per_logit + hidden
         experts = _expert_buffer_bytes(model, 1 if expert_parallel else tensor_parallel_size, tokens)

@@ -27,6 +27,7 @@ from capsim.plan.synthetic import synthetic_demand
 from capsim.scenario import (
     ConstantSettings,
     DemandSettings,
+    EngineSettings,
     LinearSettings,
     ProfileSettings,
     RooflineSettings,
@@ -150,6 +151,7 @@ def memory_question(scenario: Scenario) -> MemoryQuestion:
         pipeline_parallel_size=engine.pipeline_parallel_size,
         enforce_eager=engine.enforce_eager,
         images_per_prompt=engine.limit_mm_per_prompt.image,
+        data_parallel_size=engine.data_parallel_size,
     )
 
 
@@ -158,14 +160,11 @@ def build_cost(scenario: Scenario) -> StepCost:
 
     Raises:
         BadInput: the profile is damaged, or was measured for another model, dtype or degree of parallelism; or a
-            pipeline, whose throughput comes from batches in flight on several stages at once, which is not modelled.
+            pipeline, whose throughput comes from batches in flight on several stages at once, or data-parallel ranks,
+            which step together: neither is modelled.
     """
     settings, engine = scenario.step_cost, scenario.engine
-    if engine.pipeline_parallel_size > 1:
-        what = (
-            f"{engine.pipeline_parallel_size} stages are not modelled: micro-batches in flight on all of them"
-        )
-        raise BadInput(Fault("scenario", what, "engine.pipeline_parallel_size", "1"))
+    _refuse_parallelism(engine)
     match settings:
         case ConstantSettings():
             return ConstantCost(settings.seconds)
@@ -193,6 +192,21 @@ def build_cost(scenario: Scenario) -> StepCost:
                 expert_parallel=engine.enable_expert_parallel,
                 routing_skew=settings.routing_skew,
             )
+
+
+def _refuse_parallelism(engine: EngineSettings) -> None:
+    """Refuse what `fitted` counts and no simulation has."""
+    if engine.pipeline_parallel_size > 1:
+        what = (
+            f"{engine.pipeline_parallel_size} stages are not modelled: micro-batches in flight on all of them"
+        )
+        raise BadInput(Fault("scenario", what, "engine.pipeline_parallel_size", "1"))
+    if engine.data_parallel_size > 1:
+        what = (
+            "steps of data-parallel ranks run in lockstep, which is not modelled: plan each rank as a replica of its "
+            "own where the model is dense"
+        )
+        raise BadInput(Fault("scenario", what, "engine.data_parallel_size", "1"))
 
 
 def _refuse_other_gpu(profile: Profile, scenario: Scenario) -> None:

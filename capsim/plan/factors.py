@@ -26,6 +26,7 @@ def factors(question: MemoryQuestion, pool_bytes: int, sequences: Sequences) -> 
     return (
         *_architecture(question),
         *_copies(question),
+        *_data_parallelism(question),
         *_precision(question),
         _blocks(question, sequences.final),
         *request_factors(question, pool_bytes, sequences),
@@ -80,6 +81,19 @@ def _copies(question: MemoryQuestion) -> Iterator[Factor]:
         name = f"{question.tensor_parallel_size} GPUs hold {copies} copies"
         note = "of each KV head or latent; against one copy, shared out"
         yield Factor(name, note, 1 / copies, 1 / copies)
+
+
+def _data_parallelism(question: MemoryQuestion) -> Iterator[Factor]:
+    """Groups of ranks with sequences of their own, against one group of all of them that shares each sequence."""
+    groups = question.data_parallel_size
+    together = replace(
+        question, tensor_parallel_size=groups * question.tensor_parallel_size, data_parallel_size=1
+    )
+    if groups == 1 or not together.splits:
+        return
+    ratio = groups * _longest(question, together.layout) / _longest(question, question.layout)
+    note = f"each with sequences of its own; the replica against tensor_parallel_size {together.tensor_parallel_size}"
+    yield Factor(f"attention on {groups} ranks", note, ratio, ratio)
 
 
 def _precision(question: MemoryQuestion) -> Iterator[Factor]:

@@ -107,6 +107,7 @@ def memory_record(deployment: Fitted) -> Json:
         "usable_blocks": memory.usable_blocks,
         "block_size": memory.layout.block_size,
         "kv_tokens": memory.kv_tokens,
+        "replica_tokens": memory.replica_tokens,
         "bytes_per_token": memory.bytes_per_token if memory.layout.plain else None,
         "max_num_seqs": deployment.engine.max_num_seqs,
         "sequences": [_sequence(memory, name, tokens) for name, tokens in sequences.items()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -63,7 +64,8 @@ def draw_memory(result: Json) -> Figure:
             loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, frameon=False, fontsize=9
         )
     configuration, same = result["configuration"], result["comparable"]
-    gpus = configuration["engine"]["tensor_parallel_size"] * configuration["engine"]["pipeline_parallel_size"]
+    engine = configuration["engine"]
+    gpus = math.prod(engine.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
     figure.suptitle(
         f"{result['scenario']}: memory of one replica of {same['model']} on {gpus} x {configuration['gpu']}\n"
         f"{same['engine']}, weights {same['dtype']}, KV cache {same['kv_cache_dtype']}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from capsim.report import Json
 from capsim.report.capacity import capacity_section, changes_section, factors_section, log_section
 from capsim.report.confidence import confidence_section, unservable
@@ -61,10 +63,13 @@ def fit_text(result: Json) -> str:
         result: as `capsim.plan.fit_result.fit_result` gives it.
     """
     engine, memory = result["configuration"]["engine"], result["memory"]
+    pools, tokens = engine.get("data_parallel_size", 1), memory["kv_tokens"]
+    times = count(memory["sequences"][-1]["concurrency"])
     answer = (
-        f"It fits: {count(memory['kv_tokens'])} tokens of KV cache a replica, and a sequence of max_model_len "
-        f"{count(engine['max_model_len'])} tokens {count(memory['sequences'][-1]['concurrency'])} times."
+        f"It fits: {count(pools * tokens)} tokens of KV cache a replica, and a sequence of max_model_len "
+        f"{count(engine['max_model_len'])} tokens {times} times"
     )
+    answer += "." if pools == 1 else f" in each of {pools} pools; what follows is of one pool."
     lines = ["ANSWER", *paragraph(answer)]
     if result["unservable_share"]:
         lines += paragraph(unservable(result["unservable_share"]))
@@ -120,7 +125,8 @@ def _one_less(answer: Json) -> list[str]:
 
 def _title(result: Json) -> list[str]:
     configuration, same = result["configuration"], result["comparable"]
-    gpus = configuration["engine"]["tensor_parallel_size"]
+    engine = configuration["engine"]
+    gpus = math.prod(engine.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
     return [
         result["scenario"],
         *paragraph(

@@ -154,14 +154,28 @@ class Checks:
         path, size = ("engine", "pipeline_parallel_size"), engine.pipeline_parallel_size
         if self.sound(path) and size > model.layers:
             self.report(path, f"{size} stages cannot hold {model.layers} layers", f"at most {model.layers}")
-        if engine.enable_expert_parallel and model.experts is None:
-            self.report(("engine", "enable_expert_parallel"), f"{model.name} has no experts", "false")
+        self._experts(engine, model)
         if engine.kv_offload and (model.window is not None or model.linear is not None):
             what = f"{model.name} has layers with windows or states, whose prefixes are not cached"
             self.report(("engine", "kv_offload"), what, "no tier", of_key=True)
         if engine.limit_mm_per_prompt.image and model.vision is None:
             what = f"the catalog knows no vision encoder of {model.name}"
             self.report(("engine", "limit_mm_per_prompt", "image"), what, "0")
+
+    def _experts(self, engine: EngineSection, model: Model) -> None:
+        """Experts are dealt out whole, or split over the ranks of all data-parallel groups."""
+        if model.experts is None:
+            if engine.enable_expert_parallel:
+                self.report(("engine", "enable_expert_parallel"), f"{model.name} has no experts", "false")
+            return
+        path = ("engine", "data_parallel_size")
+        ranks = engine.tensor_parallel_size * engine.data_parallel_size
+        if engine.data_parallel_size == 1 or engine.enable_expert_parallel or model.experts_split_over(ranks):
+            return
+        if self.sound(path, ("engine", "tensor_parallel_size"), ("engine", "enable_expert_parallel")):
+            columns = model.experts.intermediate_size
+            what = f"{ranks} GPUs do not divide the {columns} columns of {model.name}'s experts"
+            self.report(path, what, "enable_expert_parallel: true")
 
     def step_cost(self) -> None:
         """A profile's file must exist."""

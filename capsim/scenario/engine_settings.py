@@ -43,8 +43,10 @@ class EngineSettings:
         version: its version, for the record of every result.
         tensor_parallel_size: GPUs that share each layer.
         pipeline_parallel_size: stages that hold the layers, each on as many GPUs as share a layer.
-        enable_expert_parallel: experts are dealt out whole to the GPUs that share a layer, instead of each one being
-            split.
+        data_parallel_size: groups of GPUs, each with all of the attention and with sequences and a KV pool of its own,
+            that share the experts; counted by fit, not simulated.
+        enable_expert_parallel: experts are dealt out whole to the GPUs that share a layer, those of all groups,
+            instead of each one being split.
         dtype: of the weights: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4`` (GPTQ, AWQ),
             computed at 16 bits.
         kv_cache_dtype: ``auto`` (16 bit), ``bfloat16`` or ``fp8``.
@@ -69,6 +71,7 @@ class EngineSettings:
     version: str
     tensor_parallel_size: int
     pipeline_parallel_size: int
+    data_parallel_size: int
     enable_expert_parallel: bool
     dtype: str
     kv_cache_dtype: str

@@ -80,6 +80,7 @@ class EngineSection(Section):
     version: Text = "0.19.0"
     tensor_parallel_size: PositiveCount = 1
     pipeline_parallel_size: PositiveCount = 1
+    data_parallel_size: PositiveCount = 1
     enable_expert_parallel: Boolean = False
     dtype: Annotated[str, choice("bfloat16", "float16", "fp8", "int8", "int4")] = "bfloat16"
     kv_cache_dtype: Annotated[str, choice("auto", "bfloat16", "fp8")] = "auto"

@@ -15,7 +15,9 @@ from capsim.errors import BadInput, Fault
 # checkpoints' own counts on Hugging Face, Llama 2 by its checkpoints', Mixtral 46.7 B by its paper and 141 B by its
 # announcement, Qwen2.5, Qwen3 and Mistral Nemo by the model cards, DeepSeek by the papers, gpt-oss by its model card's
 # table, Kimi K2 by its checkpoint's count (its paper rounds to 1.04 T), GLM-4.5-Air by its model card (which leaves out
-# the layer that predicts a second token), Gemma 3 by its report's table (1,416 M and 25,600 M, without the encoder).
+# the layer that predicts a second token), Gemma 3 by its report's table (1,416 M and 25,600 M, without the encoder),
+# Kimi-Linear by total_parameters of its safetensors index (its card says 48 B, which leaves out the embeddings), and
+# Nemotron-H-8B by its checkpoint's count, 8.1 B.
 PUBLISHED = {
     "deepseek-v2-lite": 15.7e9,
     "deepseek-v3": 671e9,
@@ -24,11 +26,13 @@ PUBLISHED = {
     "gpt-oss-120b": 116.83e9,
     "gpt-oss-20b": 20.91e9,
     "kimi-k2": 1026.408e9,
+    "kimi-linear-48b-a3b": 49.122681728e9,
     "llama-2-70b": 68.98e9,
     "llama-2-7b": 6.738e9,
     "llama-3.1-405b": 405.85e9,
     "mistral-nemo-12b": 12.2e9,
     "mixtral-8x22b": 141e9,
+    "nemotron-h-8b": 8.1e9,
     "qwen2.5-72b": 72.7e9,
     "qwen2.5-7b": 7.62e9,
     "qwen3-14b": 14.8e9,
@@ -53,6 +57,7 @@ ACTIVE_IN_BILLIONS = {
     "gpt-oss-120b": 5.1,
     "gpt-oss-20b": 3.6,
     "kimi-k2": 32,
+    "kimi-linear-48b-a3b": 3,
     "mixtral-8x22b": 39,
     "qwen3-235b-a22b": 22,
     "qwen3-next-80b-a3b": 3,
@@ -98,13 +103,28 @@ def test_a_layer_with_experts_is_counted_by_hand() -> None:
     assert not model.splits_over(2)  # the experts have 3 columns
 
 
-@pytest.mark.parametrize(("name", "count"), [("deepseek-v3", 671026419200), ("kimi-k2", 1026408232448)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("deepseek-v3", 671026419200),
+        ("kimi-k2", 1026408232448),
+        ("kimi-linear-48b-a3b", 49122681728),
+    ],
+)
 def test_latent_attention_is_counted_to_the_last_weight(name: str, count: int) -> None:
     # The checkpoints' counts without the layer that predicts a second token and what quantization adds. They include
     # one bias an expert, which shifts the router's choice and is not counted here.
     model = load_model(name)
     assert model.experts is not None
     assert model.parameters + model.expert_layers * model.experts.count == count
+
+
+def test_states_are_counted_to_the_last_weight() -> None:
+    # Elements of the checkpoint of nvidia/Nemotron-H-8B-Base-8K.
+    model = load_model("nemotron-h-8b")
+    assert model.parameters == 8100852736
+    assert [len(layers) for layers in (model.full_layers, model.mlp_layers)] == [4, 24]
+    assert (model.linear_layers, model.dense_layers, model.expert_layers) == (24, 24, 0)
 
 
 def test_the_smallest_model_is_counted_to_the_last_weight() -> None:
@@ -262,11 +282,32 @@ def test_attention_and_its_shape_go_together(tmp_path: Path, old: str, new: str,
     assert [fault.what for fault in refusal.value.faults if isinstance(fault, Fault)] == faults
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-next-80b-a3b", "nemotron-h-8b"])
 def test_kinds_that_step_costs_do_not_price_are_refused_by_name(name: str) -> None:
     model = load_model(name)
     with pytest.raises(BadInput, match=f"model {name}: attention '{model.attention}' is not covered"):
         model.kv_heads_of_rank(1)
+
+
+PATTERN_FAULTS = [
+    ("pattern: M-M", "pattern: M-", ["has 51 symbols for 52 layers"]),
+    ("pattern: M-M", "pattern: MEM", ["'E' is no kind of layer"]),
+    ("pattern: M-M", "full_every: 4\npattern: M-M", ["stands beside pattern"]),
+    ("attention: linear", "attention: gqa", ["does not go with attention gqa"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "faults"), PATTERN_FAULTS)
+def test_a_pattern_is_one_symbol_a_layer(tmp_path: Path, old: str, new: str, faults: list[str]) -> None:
+    with pytest.raises(BadInput) as refusal:
+        read_model(edited(tmp_path, "models", "nemotron-h-8b.yaml", old, new))
+    assert [fault.what for fault in refusal.value.faults if isinstance(fault, Fault)] == faults
+
+
+def test_a_pattern_needs_states(tmp_path: Path) -> None:
+    path = edited(tmp_path, "models", "qwen3-8b.yaml", "layers: 36", "pattern: '*-'\nlayers: 2")
+    with pytest.raises(BadInput, match="pattern: needs linear"):
+        read_model(path)
 
 
 def test_layers_are_grouped_by_what_they_see() -> None:

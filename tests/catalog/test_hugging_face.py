@@ -155,6 +155,32 @@ CONFIGS: dict[str, Config] = {
         "decoder_sparse_step": 1,
         "mlp_only_layers": [],
     },
+    "kimi-linear-48b-a3b": {
+        "model_type": "kimi_linear",
+        **sizes(27, 2304, 9216, 32, 32, 163840),
+        "head_dim": 72,
+        "kv_lora_rank": 512,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "mla_use_nope": True,
+        "model_max_length": 1048576,
+        "linear_attn_config": {
+            "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+            "kda_layers": [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23, 25, 26],
+            "head_dim": 128,
+            "num_heads": 32,
+            "short_conv_kernel_size": 4,
+        },
+        "num_experts": 256,
+        "num_experts_per_token": 8,
+        "num_shared_experts": 1,
+        "moe_intermediate_size": 1024,
+        "moe_layer_freq": 1,
+        "first_k_dense_replace": 1,
+        "tie_word_embeddings": False,
+    },
     "glm-4.5-air": {
         "model_type": "glm4_moe",
         **sizes(46, 4096, 10944, 96, 8, 151552),
@@ -169,6 +195,28 @@ CONFIGS: dict[str, Config] = {
         "first_k_dense_replace": 1,
         "num_nextn_predict_layers": 1,
     },
+}
+
+# Its layers are not all of a kind that holds something: 24 are an MLP alone.
+NEMOTRON_H: Config = {
+    "model_type": "nemotron_h",
+    **sizes(52, 4096, 21504, 32, 8, 131072),
+    "attention_bias": False,
+    "attention_head_dim": 128,
+    "conv_kernel": 4,
+    "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+    "mamba_head_dim": 64,
+    "mamba_hidden_act": "silu",
+    "mamba_num_heads": 128,
+    "mamba_proj_bias": False,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "tie_word_embeddings": False,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "use_mamba_kernels": True,
 }
 
 
@@ -186,10 +234,10 @@ def faults(tmp_path: Path, config: Config) -> list[str]:
     return [f"{fault.key}: {fault.what}" for fault in refusal.value.faults if isinstance(fault, Fault)]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_published_configs_give_the_catalogs_entries(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "config"), [*CONFIGS.items(), ("nemotron-h-8b", NEMOTRON_H)])
+def test_published_configs_give_the_catalogs_entries(tmp_path: Path, name: str, config: Config) -> None:
     known = load_model(name)
-    assert read(tmp_path, CONFIGS[name]) == replace(
+    assert read(tmp_path, config) == replace(
         known, name="model", source=str(tmp_path / "model" / "config.json")
     )
 
@@ -256,3 +304,73 @@ def test_layers_and_experts_of_other_patterns_are_refused(tmp_path: Path) -> Non
         "mlp_only_layers: a list is not understood",
         "shared_expert_intermediate_size: is not understood, and may change the weights or the KV cache",
     ]
+
+
+def test_another_pattern_gives_another_size(tmp_path: Path) -> None:
+    # Nemotron-Nano-9B-v2, whose checkpoint has 8,888,227,328 elements.
+    nano = {
+        **NEMOTRON_H,
+        **sizes(56, 4480, 15680, 40, 8, 131072),
+        "attention_head_dim": None,
+        "head_dim": 128,
+        "mamba_head_dim": 80,
+        "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+        "mamba_ssm_cache_dtype": "bfloat16",
+    }
+    model = read(tmp_path, nano)
+    assert model.parameters == 8888227328
+    assert model.full_layers == (14, 21, 30, 39)
+    assert model.linear is not None
+    assert model.linear.state_bytes == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"hybrid_override_pattern": "M-M*"}, "hybrid_override_pattern: has 4 symbols for 52 layers"),
+        ({"hybrid_override_pattern": "ME" * 26}, "hybrid_override_pattern: 'E' is not understood"),
+        ({"hybrid_override_pattern": None}, "hybrid_override_pattern: is missing"),
+        ({"hybrid_override_pattern": ["M"] * 52}, "hybrid_override_pattern: a list is no pattern"),
+        (
+            {"layers_block_type": ["mamba"] * 52},
+            "layers_block_type: is not understood, and may change the weights or the KV cache",
+        ),
+        ({"use_bias": True}, "use_bias: true is not understood"),
+        ({"use_conv_bias": False}, "use_conv_bias: false is not understood"),
+        ({"mamba_ssm_cache_dtype": "int8"}, "mamba_ssm_cache_dtype: 'int8' is not understood"),
+    ],
+)
+def test_mamba_of_another_shape_is_refused(tmp_path: Path, changes: Config, fault: str) -> None:
+    assert faults(tmp_path, {**NEMOTRON_H, **changes}) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"full_attn_layers": [4, 28]}, "full_attn_layers: 28 is no layer"),
+        ({"full_attn_layers": None}, "full_attn_layers: is missing"),
+        ({"full_attn_layers": "4"}, "full_attn_layers: '4' is no list"),
+        ({"kda_layers": [1, 2]}, "kda_layers: does not list the other layers, each once"),
+        # Of its successor, with other weights.
+        (
+            {"use_full_rank_gate": True},
+            "use_full_rank_gate: is not understood, and may change the weights or the KV cache",
+        ),
+    ],
+)
+def test_linear_layers_that_are_not_understood_are_refused(
+    tmp_path: Path, changes: Config, fault: str
+) -> None:
+    kimi = CONFIGS["kimi-linear-48b-a3b"]
+    changed = {**kimi, "linear_attn_config": {**kimi["linear_attn_config"], **changes}}
+    assert faults(tmp_path, changed) == [f"linear_attn_config.{fault}"]
+
+
+def test_a_successor_with_other_weights_is_refused(tmp_path: Path) -> None:
+    later = {**CONFIGS["kimi-linear-48b-a3b"], "mla_use_output_gate": True, "routed_expert_hidden_size": 3584}
+    what = "is not understood, and may change the weights or the KV cache"
+    assert faults(tmp_path, later) == [
+        f"{key}: {what}" for key in ("mla_use_output_gate", "routed_expert_hidden_size")
+    ]
+    without = {key: value for key, value in later.items() if key != "linear_attn_config"}
+    assert "linear_attn_config.num_heads: is missing" in faults(tmp_path, without)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsim.catalog import load_model
 from capsim.catalog.model import Experts
 from capsim.catalog.stage import Stage, pipeline_stages
 from capsim.errors import BadInput
@@ -45,6 +46,14 @@ def test_the_dense_layers_come_first_and_the_ends_hold_the_embeddings() -> None:
         Stage(1, 1, False, False, 2),
         Stage(0, 2, False, True, 4),
     )
+
+
+def test_layers_of_a_pattern_are_counted_where_they_stand() -> None:
+    # M-M-M-M*-M-M-M-M-M*-M-M-M- and M-M*-M-M-M-M-M*-M-M-M-M-M-, 26 layers each.
+    first, last = pipeline_stages(load_model("nemotron-h-8b"), 2)
+    assert first == Stage(12, 0, True, False, other_layers=14)
+    assert last == Stage(12, 0, False, True, 26, other_layers=14)
+    assert (first.layers, first.holds((6, 17, 30)), last.holds((6, 17, 30))) == (26, 2, 1)
 
 
 @pytest.mark.parametrize("size", [0, 33])

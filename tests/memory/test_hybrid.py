@@ -7,36 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsim.catalog import load_model
-from capsim.catalog.attention import LatentAttention, LinearAttention
 from capsim.catalog.stage import pipeline_stages
 from capsim.errors import BadInput
 from capsim.memory.kv import KvLayout
 from tests.memory.printed import GEMMA_3_12B, windowed
 
 DEEPSEEK, GEMMA, NEXT = (load_model(name) for name in ("deepseek-v3", "gemma-3-27b", "qwen3-next-80b-a3b"))
-# Kimi-Linear-48B-A3B: 20 layers of Kimi Delta Attention and 7 with latents (its config.json).
-KIMI_LINEAR = replace(
-    NEXT,
-    name="kimi-linear",
-    layers=27,
-    attention_heads=32,
-    kv_heads=1,
-    head_dim=128,
-    latent=LatentAttention(512, 64, 128, 128),
-    linear=LinearAttention(32, 32, 128, 128, 4, state_bytes=4),
-    full_layers=(3, 7, 11, 15, 19, 23, 26),
-)
-# Nemotron-H-8B: 24 Mamba-2 and 4 attention layers; the layers with an MLP alone hold nothing (its config.json).
-NEMOTRON_H = replace(
-    NEXT,
-    name="nemotron-h",
-    layers=28,
-    attention_heads=32,
-    kv_heads=8,
-    head_dim=128,
-    linear=LinearAttention(8, 128, 128, 64, 4),
-    full_layers=(6, 13, 20, 27),
-)
+KIMI_LINEAR, NEMOTRON_H = load_model("kimi-linear-48b-a3b"), load_model("nemotron-h-8b")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
@@ -73,21 +50,37 @@ def test_a_state_is_constant_and_takes_a_block() -> None:
     assert KvLayout.of(NEXT, 1, "bfloat16", 16, state_blocks=2).blocks(544) == 7
 
 
-def test_other_linear_layers_have_the_same_arithmetic() -> None:
-    # Three groups of up to 7 layers with states of 32 heads and 128 x 128 elements at 4 bytes.
-    kimi = KvLayout.of(KIMI_LINEAR, 2, "bfloat16", 16)
-    assert [(group.kind, group.layers) for group in kimi.groups] == [
-        ("latent", 7),
-        ("state", 7),
-        ("state", 7),
-        ("state", 6),
-    ]
+def test_kimi_linear_by_hand() -> None:
+    # 20 layers with states of 32 heads and 128 x 128 elements at 4 bytes, and 3 inputs of 3 x 32 x 128 channels at 2.
+    layout = KvLayout.of(KIMI_LINEAR, 2, "bfloat16", 16)
+    kinds = [(group.kind, group.layers) for group in layout.groups]
+    assert kinds == [("latent", 7), ("state", 7), ("state", 7), ("state", 6)]
     state = (3 * 3 * 32 * 128 * 2 + 32 * 128 * 128 * 4) // 2
-    assert kimi.groups[1].state_bytes == state
-    assert kimi.block_size == 16 * -(-state // (16 * 576 * 2))
-    nemotron = KvLayout.of(NEMOTRON_H, 1, "bfloat16", 16)
-    state = (3 * (2 * 8 * 128 + 128 * 64) + 128 * 64 * 128) * 2
-    assert (nemotron.groups[1].state_bytes, len(nemotron.groups)) == (state, 7)
+    assert layout.groups[1].state_bytes == state == 1_085_440
+    # Every rank holds the whole latent, 7 x 576 elements at 2 bytes, and half of the states.
+    assert layout.used_bytes(10_000) == 20 * state + 7 * 1152 * 10_000
+    # A block of the latent is raised until a state fits: 943 tokens of 1,152 bytes, up to a multiple of 64.
+    assert layout.block_size == 960
+    assert [layout.blocks(tokens) for tokens in (1, 960, 961)] == [4, 4, 5]
+    assert layout.bytes_per_block == 7 * 960 * 1152
+
+
+def test_nemotron_h_by_hand() -> None:
+    # 24 Mamba-2 layers with 128 heads of 64 x 128 elements at 4 bytes; layers with an MLP alone hold nothing.
+    layout = KvLayout.of(NEMOTRON_H, 1, "bfloat16", 16)
+    kinds = [(group.kind, group.layers) for group in layout.groups]
+    assert kinds == [("full", 4)] + 6 * [("state", 4)]
+    state = 3 * (128 * 64 + 2 * 8 * 128) * 2 + 128 * 64 * 128 * 4
+    assert layout.groups[1].state_bytes == state == 4_255_744
+    token = 2 * 8 * 128 * 2
+    assert layout.used_bytes(10_000) == 24 * state + 4 * token * 10_000
+    # 1,039 tokens of 4,096 bytes, up to a multiple of 16.
+    assert layout.block_size == 1040
+    assert [layout.blocks(tokens) for tokens in (1, 1040, 1041)] == [7, 7, 8]
+    stages = [
+        KvLayout.of(NEMOTRON_H, 1, "bfloat16", 16, stage=stage) for stage in pipeline_stages(NEMOTRON_H, 2)
+    ]
+    assert sum(stage.used_bytes(5000) for stage in stages) == layout.used_bytes(5000)
 
 
 def test_layers_that_read_anothers_cache_hold_none() -> None:

@@ -1,5 +1,7 @@
 """From the GiB that an engine printed for its KV cache to the blocks, tokens and concurrency that it printed."""
 
+from dataclasses import replace
+
 import pytest
 
 from capsim.catalog import load_model
@@ -99,6 +101,23 @@ def test_a_state_raises_the_block_size_as_the_engine_says() -> None:
     blocks = int(44.59 * GIB) // layout.bytes_per_block
     assert layout.printed_tokens(blocks, 262144, BATCHED, by_concurrency=False) == 973760
     assert round(layout.concurrency(blocks, 262144, BATCHED), 2) == 14.77
+
+
+def test_a_latents_block_size_is_a_multiple_of_64() -> None:
+    # vLLM-28228: Kimi-Linear-48B-A3B on two GPUs, vLLM of November 2025: "Setting attention block size to 960 tokens",
+    # "Padding mamba page size by 1.89%".
+    layout = KvLayout.of(load_model("kimi-linear-48b-a3b"), 2, "bfloat16", 16)
+    assert layout.block_size == 960
+    assert round(100 * (layout.page_bytes / layout.groups[1].state_bytes - 1), 2) == 1.89
+
+
+def test_a_mamba_state_raises_the_block_size_as_the_engine_says() -> None:
+    # vLLM-24280: Nemotron-Nano-9B-v2 under vLLM of September 2025, which kept its states at 16 bits: 672 tokens. It has
+    # heads of 80 elements and a longer pattern, else Nemotron-H-8B's attention and states.
+    known = load_model("nemotron-h-8b")
+    assert known.linear is not None
+    nano = replace(known, linear=replace(known.linear, value_head_dim=80, state_bytes=2))
+    assert KvLayout.of(nano, 1, "bfloat16", 16).block_size == 672
 
 
 def test_windows_that_are_not_freed_count_as_full() -> None:

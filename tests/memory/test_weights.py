@@ -3,10 +3,12 @@ from typing import Any
 
 import pytest
 
+from capsim.catalog import load_model
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.stage import pipeline_stages
 from capsim.errors import BadInput, Infeasible
 from capsim.memory import MemoryFit, fit_memory, weight_bytes
+from capsim.memory.workspace import Workspace
 from tests.cost.hardware import H100, H200, LLAMA_8B, MIXTRAL_8X7B, QWEN3_30B_A3B
 
 TINY = Model(
@@ -73,6 +75,37 @@ def test_a_tied_embedding_is_needed_at_both_ends() -> None:
     layer = 2 * (tied.attention_parameters + tied.mlp_parameters + tied.norm_parameters)
     # 32 layers in three stages: 11, 11 and 10.
     assert (first, middle, last) == (11 * layer + embedding, 11 * layer, 10 * layer + embedding + 2 * 4096)
+
+
+def test_layers_with_states_are_split_by_head() -> None:
+    kimi, nemotron = load_model("kimi-linear-48b-a3b"), load_model("nemotron-h-8b")
+    for model in (kimi, nemotron):
+        assert weight_bytes(model, 1, "bfloat16") == 2 * model.parameters
+    # Kimi Delta Attention: the ways down to two gates of 128 elements and a norm stay whole, as do the latent's way
+    # down and its norm, norms and routers.
+    whole = 20 * (2 * 2304 * 128 + 128) + 7 * (2304 * 576 + 512) + 27 * 2 * 2304 + 2304 + 26 * 2304 * 256
+    assert weight_bytes(kimi, 8, "bfloat16") == 2 * (whole + (kimi.parameters - whole) // 8)
+    # Nemotron-H: one norm a layer, and the last.
+    whole = 53 * 4096
+    assert weight_bytes(nemotron, 8, "bfloat16") == 2 * (whole + (nemotron.parameters - whole) // 8)
+    with pytest.raises(BadInput, match="tensor_parallel_size 16 does not divide nemotron-h-8b"):
+        weight_bytes(nemotron, 16, "bfloat16")
+
+
+@pytest.mark.parametrize("name", ["kimi-linear-48b-a3b", "nemotron-h-8b"])
+@pytest.mark.parametrize("stages", [2, 3, 5])
+def test_stages_of_a_hybrid_hold_their_own_layers(name: str, stages: int) -> None:
+    model = load_model(name)
+    parts = [weight_bytes(model, 2, "bfloat16", stage=stage) for stage in pipeline_stages(model, stages)]
+    assert sum(parts) == weight_bytes(model, 2, "bfloat16")
+
+
+def test_an_mlp_without_a_gate_has_two_matrices_and_a_smaller_peak() -> None:
+    plain = replace(LLAMA_8B, gated_mlp=False)
+    assert LLAMA_8B.parameters - plain.parameters == 32 * 4096 * 14336
+    workspace = Workspace.of("0.19.0")
+    gated, ungated = (workspace.activation_bytes(model, 1, 1, 8192) for model in (LLAMA_8B, plain))
+    assert gated - ungated == 2 * 8192 * 14336
 
 
 SETTINGS: dict[str, Any] = {

@@ -120,6 +120,32 @@ def test_factors_of_a_latent_and_of_windows() -> None:
     assert 1.9 < windows["layers with a window of 128 tokens"]["tokens_ratio"] < 2
 
 
+def test_attention_on_ranks_of_its_own_against_tensor_parallelism() -> None:
+    ranks = ("engine.tensor_parallel_size=2", "engine.data_parallel_size=4")
+    dealt = (*ranks, "engine.enable_expert_parallel=true")
+    latent = by_name(feasibility("model=deepseek-v2-lite", *dealt).factors())["attention on 4 ranks"]
+    # On eight ranks every one would hold the latent; on four times two, two do.
+    assert (latent["tokens_ratio"], latent["concurrency_ratio"]) == (4, 4)
+    assert latent["note"].endswith("the replica against tensor_parallel_size 8")
+    heads = by_name(feasibility(*ranks).factors())["attention on 4 ranks"]
+    assert (
+        heads["tokens_ratio"] == 1
+    )  # eight KV heads on eight ranks, or all of them for a fourth of the sequences
+    assert "attention on 1 ranks" not in by_name(feasibility().factors())
+    # 28 heads on 8 GPUs: there is nothing to compare with.
+    odd = by_name(feasibility("model=qwen2.5-7b", "engine.data_parallel_size=8").factors())
+    assert not any(name.startswith("attention on") for name in odd)
+
+
+def test_data_parallel_ranks_are_counted_and_not_simulated() -> None:
+    scenario = load(HERE / "small.yaml", ["engine.data_parallel_size=2", "engine.num_gpu_blocks=null"])
+    memory = fitted(scenario).memory
+    alone = fitted(load(HERE / "small.yaml", ["engine.num_gpu_blocks=null"])).memory
+    assert (memory.kv_tokens, memory.replica_tokens) == (alone.kv_tokens, 2 * alone.kv_tokens)
+    with pytest.raises(BadInput, match="steps of data-parallel ranks run in lockstep, which is not modelled"):
+        deploy(scenario)
+
+
 def test_factors_of_states_and_of_layers_without_a_cache() -> None:
     overrides = ("model=qwen3-next-80b-a3b", "engine.tensor_parallel_size=2", "engine.num_gpu_blocks=4000")
     states = by_name(feasibility(*overrides).factors())

@@ -6,6 +6,7 @@ import pytest
 
 from capsim.catalog import gpu_names, load_model, model_names
 from capsim.memory.kv import KvLayout
+from capsim.scenario import load
 from tests.scenario.test_load import COUNT, ENGINE_KEYS, MINIMAL, SHIPPED, faults, written
 
 # Each case replaces one line of MINIMAL, or is put after it; MINIMAL has 11 lines.
@@ -217,6 +218,10 @@ ENDS = [
         "s.yaml:12:34: engine.pipeline_parallel_size: 33 stages cannot hold 32 layers, expected at most 32",
     ),
     (
+        "engine: {data_parallel_size: 0}",
+        f"s.yaml:12:30: engine.data_parallel_size: 0 is too small, {COUNT} 1",
+    ),
+    (
         "engine: {enable_expert_parallel: true}",
         "s.yaml:12:34: engine.enable_expert_parallel: llama-3.1-8b has no experts, expected false",
     ),
@@ -400,6 +405,23 @@ def test_sampling_that_decides_the_sequences_is_checked(sampling: str, message: 
     assert faults(SHIPPED, f"demand.sampling={sampling}") == [
         f"--set demand.sampling: demand.sampling.{message}"
     ]
+
+
+def test_experts_are_dealt_out_where_they_cannot_be_split(tmp_path: Path) -> None:
+    text = (
+        MINIMAL.replace("llama-3.1-8b", "qwen3-30b-a3b")
+        + "engine: {tensor_parallel_size: 4, data_parallel_size: 5}\n"
+    )
+    assert faults(written(tmp_path, text)) == [
+        "s.yaml:12:55: engine.data_parallel_size: 20 GPUs do not divide the 768 columns of qwen3-30b-a3b's experts, "
+        "expected enable_expert_parallel: true"
+    ]
+    dealt = load(written(tmp_path, text), ["engine.enable_expert_parallel=true"]).engine
+    assert (dealt.data_parallel_size, dealt.enable_expert_parallel) == (5, True)
+    # 768 columns on four times six GPUs, and a dense model on any number.
+    assert load(written(tmp_path, text), ["engine.data_parallel_size=6"]).engine.data_parallel_size == 6
+    dense = MINIMAL + "engine: {data_parallel_size: 5}\n"
+    assert load(written(tmp_path, dense)).engine.data_parallel_size == 5
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])

@@ -71,6 +71,7 @@ def test_the_shipped_scenario_loads() -> None:
             version="0.19.0",
             tensor_parallel_size=1,
             pipeline_parallel_size=1,
+            data_parallel_size=1,
             enable_expert_parallel=False,
             dtype="bfloat16",
             kv_cache_dtype="auto",
@@ -299,10 +300,10 @@ def test_overrides_win_and_later_ones_win_over_earlier_ones() -> None:
 
 
 ENGINE_KEYS = (
-    "name, version, tensor_parallel_size, pipeline_parallel_size, enable_expert_parallel, dtype, kv_cache_dtype, "
-    "max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, num_gpu_blocks, "
-    "num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, async_scheduling, "
-    "scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
+    "name, version, tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel, dtype, "
+    "kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, "
+    "num_gpu_blocks, num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, "
+    "async_scheduling, scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [
