@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from capsim.benchmark import csv_columns, sglang_serving, vllm_bench
+from capsim.benchmark import (
+    aiperf,
+    csv_columns,
+    genai_perf,
+    guidellm,
+    inference_perf,
+    sglang_serving,
+    vllm_bench,
+)
 from capsim.benchmark.benchmark_file import EXPECTED, BenchmarkFile
 from capsim.benchmark.csv_columns import read_csv
 from capsim.benchmark.definitions import Definition
@@ -31,6 +39,10 @@ class Format(Protocol):
 FORMATS: tuple[Format, ...] = (
     vllm_bench,
     sglang_serving,
+    guidellm,
+    inference_perf,
+    aiperf,
+    genai_perf,
 )
 """Readers in the order in which they are asked."""
 

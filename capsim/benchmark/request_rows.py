@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capsim.benchmark.fields import Fields
+from capsim.benchmark.places import KeyPath
 from capsim.benchmark.record import OK, UNKNOWN, BenchmarkRun
 
 NANOSECOND = 1e-9
@@ -85,14 +87,23 @@ def token_count(fields: Fields, *keys: str) -> int:
     return UNKNOWN
 
 
-def nanoseconds(fields: Fields, key: str) -> int | None:
+def nanoseconds(fields: Fields, path: KeyPath, value: Any) -> int:
     """A time stamp in whole nanoseconds.
 
     It is never a float on its way: nanoseconds since 1970 have more digits than a float holds.
+
+    Args:
+        fields: the object that it is in.
+        path: where in the object.
+        value: what stands there.
+
+    Raises:
+        BadInput: it is missing, or no number of nanoseconds.
     """
-    value = fields.data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return fields.whole(key, most=_MOST_NANOSECONDS)
-    if not 0 <= value <= _MOST_NANOSECONDS:
-        fields.refuse(key, f"is {value!s:.40}", "nanoseconds of a clock")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None:
+        fields.refuse(path, "is missing", "nanoseconds of a clock")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_NANOSECONDS:
+        fields.refuse(path, f"is {ascii(value)[:40]}", "nanoseconds of a clock")
     return value
