@@ -20,6 +20,7 @@ from capsim.cli.check import check
 from capsim.cli.fit import fit
 from capsim.cli.plan import plan
 from capsim.cli.run import run
+from capsim.cli.validate import validate
 from capsim.errors import BadInput, CapsimError, Fault, Infeasible
 
 INTERRUPTED = 130
@@ -55,7 +56,7 @@ def cli() -> None:
     """
 
 
-for command in (catalog, check, fit, run, plan):
+for command in (catalog, check, fit, run, plan, validate):
     cli.add_command(command)
 
 

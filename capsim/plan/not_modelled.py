@@ -3,9 +3,6 @@ from __future__ import annotations
 from capsim.cost import ProfileCost
 from capsim.plan.deployment import Deployment
 
-ASYNCHRONOUS = (
-    "asynchronous scheduling (vLLM's default is on: one step more of TTFT, fewer gaps between steps)"
-)
 UNRECORDED = (
     "prefixes that requests share (the demand has none: it is planned as if no two prompts began alike, which is on "
     "the safe side)"
@@ -21,7 +18,7 @@ PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has 
 def not_modelled(deployment: Deployment) -> list[str]:
     """What the engine does by default and this result does not account for."""
     profile = deployment.cost.profile if isinstance(deployment.cost, ProfileCost) else None
-    missing = [*_prefixes_not_modelled(deployment), ASYNCHRONOUS]
+    missing = _prefixes_not_modelled(deployment)
     if deployment.scenario.engine.enforce_eager:
         missing.append(EAGER)
     if profile is None or not profile.graph_sizes:

@@ -46,6 +46,7 @@ from capsim.scenario.settings import (
     SyntheticSettings,
     TraceSettings,
 )
+from capsim.scenario.version_defaults import SINCE, default_of
 from capsim.workload.mooncake import BLOCK_SIZE
 
 Files = dict[KeyPath, Path]
@@ -100,6 +101,9 @@ def _engine(engine: EngineSection, model: Model) -> EngineSettings:
     fields = engine.model_dump(exclude={"num_gpu_blocks_override"})
     fields["max_model_len"] = engine.max_model_len or model.max_position_embeddings
     fields["num_gpu_blocks"] = engine.num_gpu_blocks or engine.num_gpu_blocks_override
+    for setting in SINCE:
+        if fields[setting] is None:
+            fields[setting] = default_of(setting, engine.version)
     fields["kv_offload"] = tuple(OffloadSettings(**tier.model_dump()) for tier in engine.kv_offload)
     fields["limit_mm_per_prompt"] = LimitSettings(**engine.limit_mm_per_prompt.model_dump())
     return EngineSettings(**fields)

@@ -170,16 +170,12 @@ ENDS = [
         's.yaml:12:19: engine.version: 0.2 is a number, expected text; in quotes it is one: "0.2"',
     ),
     (
-        "engine: {async_scheduling: true}",
-        "s.yaml:12:28: engine.async_scheduling: asynchronous scheduling is not modelled yet, expected false",
+        "engine: {async_scheduling: 1}",
+        "s.yaml:12:28: engine.async_scheduling: 1 is neither true nor false, expected true or false",
     ),
     (
         "engine: {enable_prefix_caching: off}",
         "s.yaml:12:33: engine.enable_prefix_caching: 'off' is neither true nor false, expected true or false",
-    ),
-    (
-        "engine: {async_scheduling: true}",
-        "s.yaml:12:28: engine.async_scheduling: asynchronous scheduling is not modelled yet, expected false",
     ),
     (
         "engine: {enable_chunked_prefill: false}",

@@ -84,8 +84,9 @@ def test_the_shipped_scenario_loads() -> None:
             enforce_eager=False,
             enable_chunked_prefill=True,
             enable_prefix_caching=True,
-            async_scheduling=False,
+            async_scheduling=True,
             scheduler_reserve_full_isl=True,
+            long_prefill_token_threshold=0,
             watermark=0.0,
             kv_offload=(),
             limit_mm_per_prompt=LimitSettings(image=0),
@@ -303,7 +304,8 @@ ENGINE_KEYS = (
     "name, version, tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel, dtype, "
     "kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, "
     "num_gpu_blocks, num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, "
-    "async_scheduling, scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
+    "async_scheduling, scheduler_reserve_full_isl, long_prefill_token_threshold, watermark, kv_offload, "
+    "limit_mm_per_prompt"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [
@@ -338,3 +340,15 @@ def test_importing_scenario_stays_light() -> None:
     code = f"import sys, capsim.scenario; print([name for name in {heavy} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("version", "ahead", "whole"),
+    [("0.13.0", False, False), ("0.14.0", True, False), ("0.19.1rc1", True, True), ("main", True, True)],
+)
+def test_defaults_follow_the_engine_version(version: str, ahead: bool, whole: bool) -> None:
+    shipped = data_path("scenarios", "chat-llama-3.1-8b-h200.yaml")
+    engine = load(shipped, [f"engine.version='{version}'"]).engine
+    assert (engine.async_scheduling, engine.scheduler_reserve_full_isl) == (ahead, whole)
+    stated = load(shipped, [f"engine.version='{version}'", "engine.async_scheduling=false"]).engine
+    assert stated.async_scheduling is False
