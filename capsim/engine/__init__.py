@@ -5,7 +5,8 @@ decoding sequences, so that its cost depends neither on output lengths nor on th
 """
 
 from capsim.engine.configuration import EngineConfiguration
-from capsim.engine.replica import Observation, Replica
+from capsim.engine.observation import Observation
+from capsim.engine.replica import Replica
 from capsim.engine.sequence import Sequence
 
 __all__ = ["EngineConfiguration", "Observation", "Replica", "Sequence"]

@@ -2,61 +2,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
-from struct import Struct
-
-import numpy as np
-from numpy.typing import NDArray
 
 from capsim.cost.shape import BatchShape, Chunk
 from capsim.cost.step import Line, StepCost
 from capsim.engine.batch_state import BatchState
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.hybrid_batch import HybridBatch
+from capsim.engine.leap import Leaps, leap_table, pack_leap
+from capsim.engine.observation import Observation
 from capsim.engine.offload import OffloadTier
 from capsim.engine.plan import Plan
 from capsim.engine.scheduler import NOTHING, TIE, Scheduler, VllmScheduler
 from capsim.engine.sequence import Sequence
-
-Leaps = NDArray[np.float64]
-
-LEAP_FIELDS = (
-    "start",
-    "steps",
-    "prefill_tokens",
-    "chunks",
-    "chunk_past",
-    "decodes",
-    "context",
-    "running",
-    "waiting",
-    "blocks",
-    "first",
-    "slope",
-    "growth",
-    "unfilled",
-)
-
-
-_PACK_LEAP = Struct(f"{len(LEAP_FIELDS)}d").pack
-
-
-@dataclass(frozen=True)
-class Observation:
-    """State of a replica at its last step boundary: what a router or a scaler may see.
-
-    Attributes:
-        time: the boundary, seconds; the time asked for if the replica is idle.
-        running, waiting: sequences.
-        blocks: KV blocks held, those of the step that began at the boundary included once the time is past it.
-        context: tokens that the decoding sequences read in the step from the boundary on.
-    """
-
-    time: float
-    running: int
-    waiting: int
-    blocks: int
-    context: int
 
 
 class Replica:
@@ -158,14 +115,7 @@ class Replica:
 
     def leaps(self) -> Leaps:
         """The leaps taken, shape (m, 14), columns as `LEAP_FIELDS`."""
-        leaps: Leaps = np.frombuffer(self._leaps, dtype=np.float64).reshape(-1, len(LEAP_FIELDS)).copy()
-        column = dict(zip(LEAP_FIELDS, leaps.T, strict=True))
-        tokens = column["context"] + column["chunk_past"] + column["prefill_tokens"]
-        room = (column["blocks"] + column["unfilled"]) * self._footprint.block_size - tokens
-        column["unfilled"][:] = (
-            room if self._footprint.plain else 0
-        )  # recorded so far: blocks held repeatedly
-        return leaps
+        return leap_table(self._leaps, self._footprint)
 
     # What can happen
 
@@ -332,7 +282,7 @@ class Replica:
             for new, before in chunks:
                 tokens += new
                 past += before
-        self._leaps += _PACK_LEAP(
+        self._leaps += pack_leap(
             self._now,
             steps,
             tokens,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 from capsim.fleet.configuration import Latencies
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from capsim.engine import Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 from tests.bench.load import Load
 from tests.reference import ReferenceReplica, ReferenceSequence
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 
 SECOND = ConstantCost(1.0)
 STEPS, DECODES, BLOCKS = (LEAP_FIELDS.index(name) for name in ("steps", "decodes", "blocks"))

@@ -12,7 +12,7 @@ from capsim.cost import LinearCost, ProfileCost, load_profile
 from capsim.cost.shape import BatchShape
 from capsim.cost.step import UNBOUNDED, Line, StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 from tests.cost.hardware import LLAMA_8B
 from tests.cost.profiles import SKEW, document, mixed, write
 from tests.reference import ReferenceReplica, ReferenceSequence

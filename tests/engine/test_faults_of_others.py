@@ -8,7 +8,7 @@ from collections.abc import Sequence as Many
 import numpy as np
 
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 from capsim.engine.sequence import Path
 from capsim.fleet import FleetConfiguration, Outcome
 from capsim.fleet.simulation import simulate

@@ -11,7 +11,7 @@ from capsim.cost.constant import ConstantCost
 from capsim.cost.linear import LinearCost
 from capsim.cost.step import StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 
 SECOND = ConstantCost(1.0)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from capsim.engine.replica import LEAP_FIELDS
+from capsim.engine.leap import LEAP_FIELDS
 from tests.reference import ReferenceReplica, ReferenceSequence
 
 FOLDER = Path(__file__).parent / "vllm_cpu"
