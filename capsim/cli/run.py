@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -10,10 +11,13 @@ from capsim.cli.progress import Watch
 from capsim.errors import BadInput, Fault
 from capsim.plan.deployment import deploy
 from capsim.plan.result import run_result
-from capsim.plan.simulation import run_simulation
+from capsim.plan.simulation import Simulation, run_simulation
+from capsim.report.export import FORMATS
+from capsim.report.export.parquet import require_pyarrow
+from capsim.report.export.simulated_run import simulated_run
 from capsim.report.requests import write_requests
 from capsim.report.text import run_text
-from capsim.scenario import resolved
+from capsim.scenario import Scenario, resolved
 from capsim.units import UnitError, parse_rate
 
 
@@ -26,6 +30,13 @@ from capsim.units import UnitError, parse_rate
 @click.option(
     "--requests", type=click.IntRange(min=1), help="How many requests; the scenario's duration by default."
 )
+@click.option(
+    "--export",
+    "formats",
+    multiple=True,
+    type=click.Choice(list(FORMATS)),
+    help="Write the run in this format too, into the folder of --out. May be repeated.",
+)
 def run(
     scenario_file: Path,
     overrides: tuple[str, ...],
@@ -36,6 +47,7 @@ def run(
     recorded: bool,
     replicas: int | None,
     requests: int | None,
+    formats: tuple[str, ...],
     out: Path | None,
     jobs: int,
 ) -> None:
@@ -46,13 +58,17 @@ def run(
       capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --rate 10/s
       capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --concurrency 32
       capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --trace --replicas 2
+      capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --rate 10/s --out run --export vllm-bench
     """
     if (rate is not None) + (concurrency is not None) + recorded > 1:
         raise click.UsageError("--rate, --concurrency and --trace exclude one another")
     if recorded and requests is not None:
         raise click.UsageError("--requests does not go with --trace: the trace has its own")
+    if formats and out is None:
+        raise click.UsageError("--export needs --out, the folder that it writes to")
     changes = overrides if replicas is None else (*overrides, f"fleet.replicas={replicas}")
     scenario = read_scenario(scenario_file, changes, seed)
+    _refuse_exports(formats, scenario)
     offered = None if rate is None else _requests_per_second(rate)
     folder = None if out is None else RunFolder(out)
     with Watch() as progress:
@@ -71,6 +87,35 @@ def run(
         folder.write("result.json", result)
         write_requests(simulation.log, folder.path / "requests.csv")
     click.echo(json_text(result) if as_json else run_text(result))
+    if folder is not None:
+        for path in _export(simulation, formats, folder.path):
+            click.echo(f"exported: {path}", err=as_json)
+
+
+def _refuse_exports(formats: tuple[str, ...], scenario: Scenario) -> None:
+    """Refuse before the simulation what could not be written after it."""
+    if "parquet" in formats:
+        require_pyarrow()
+    samples = scenario.demand.samples
+    if formats and samples > 1:
+        raise BadInput(
+            Fault(
+                "--export",
+                f"each request generates {samples} sequences, and the formats have room for one",
+                expected="a demand with one sequence a request",
+            )
+        )
+
+
+def _export(simulation: Simulation, formats: tuple[str, ...], folder: Path) -> Iterator[Path]:
+    """Write each format once and yield where."""
+    if not formats:
+        return
+    simulated = simulated_run(simulation)
+    for name in dict.fromkeys(formats):
+        path = folder / FORMATS[name].FILE
+        FORMATS[name].write(simulated, path)
+        yield path
 
 
 def _requests_per_second(text: str) -> float:
