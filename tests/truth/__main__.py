@@ -1,12 +1,22 @@
-"""Signed errors and replayed steps against measured runs of vLLM: ``python -m tests.truth``."""
+"""Signed errors and replayed steps against measured runs of vLLM: ``python -m tests.truth [--write PAGE]``."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from dataclasses import astuple, fields
+from pathlib import Path
 
+from tests.truth import blis
+from tests.truth.page import page, summary, tables
 from tests.truth.runs import RUNS, STATISTICS, errors
 from tests.truth.vllm_cpu import REPLAYS, Agreement, agreement, logged
 from tests.truth.vllm_cpu import RUNS as LOGGED_RUNS
+
+parser = ArgumentParser("python -m tests.truth")
+parser.add_argument("--write", metavar="PAGE", type=Path, help="page of the documentation to write")
+target = parser.parse_args().write
+if target and blis.missing():
+    parser.error(f"the page needs every measurement; {blis.missing()}")
 
 print("Simulated against measured vLLM 0.19.0, Llama-3.1-8B, 300 requests; (simulated - measured) / measured")
 print(
@@ -29,3 +39,10 @@ for logged_run in LOGGED_RUNS:
     for name, replay in REPLAYS.items():
         shares = astuple(agreement(real, replay(logged_run)))
         print(f"{logged_run.name:<30} {name:<9}" + "".join(f"{share:>13.2%}" for share in shares))
+compared = list(tables())
+for table in (*compared, summary(compared)):
+    print("", *table.text(), sep="\n")
+if blis.missing():
+    print(f"\nvLLM on H100, from data sheets alone: {blis.missing()}")
+if target:
+    target.write_text(page(compared))

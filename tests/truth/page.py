@@ -1,0 +1,48 @@
+"""All comparisons, and the page of the documentation that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.truth import blis, h200, http_server, quiet
+from tests.truth.table import INDISTINCT, MISS, Table
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "background" / "fidelity.md"
+COMMAND = "python -m tests.truth --write docs/background/fidelity.md"
+HEAD = f"""# Fidelity
+
+How far simulations are from measured runs. Every error is signed, (simulated - measured) / measured.
+`{COMMAND}` computed all figures of this page and wrote it.
+
+Two overloaded runs of vLLM on GPUs, and four that are replayed step by step, are
+[on another page](why-trust-it.md#measured-runs-of-vllm). What was fitted stands with each table; nothing else
+was. `{MISS}` follows an error outside its target, `{INDISTINCT}` one outside it by which repeats of the
+measurement differ too."""
+
+
+def tables() -> Iterator[Table]:
+    """Every comparison whose measurements are there."""
+    yield http_server.table()
+    yield quiet.table()
+    yield h200.table()
+    if not blis.missing():
+        yield blis.table()
+
+
+def summary(compared: list[Table]) -> Table:
+    """All targets."""
+    rows = (
+        (table.title, verdict.figure, verdict.target, verdict.found, verdict.word)
+        for table in compared
+        for verdict in table.verdicts
+    )
+    return Table("Targets", (), ("measured run", "figure", "target", "found", ""), tuple(rows), labels=5)
+
+
+def page(compared: list[Table]) -> str:
+    """The page."""
+    lines = [HEAD, ""]
+    for table in (summary(compared), *compared):
+        lines += table.markdown()
+    return "\n".join(lines).rstrip() + "\n"
