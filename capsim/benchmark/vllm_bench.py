@@ -106,7 +106,8 @@ def _aggregates(fields: Fields, completed: int) -> Figures:
 
 
 def _remarks(fields: Fields, completed: int, ok: NDArray[np.bool_]) -> list[str]:
-    remarks = []
+    simulated = fields.text("simulated_by")
+    remarks = [f"it was simulated by {simulated}, not measured"] if simulated else []
     answered = int(np.count_nonzero(ok))
     if len(ok) and answered != completed:
         remarks.append(f"its arrays show {answered} answered requests, its count of completed is {completed}")

@@ -239,7 +239,10 @@ def test_a_file_says_that_it_is_simulated(name: str, tmp_path: Path) -> None:
 
 def test_the_marks_of_a_vllm_file(tmp_path: Path) -> None:
     simulated = simulated_run(simulation())
-    content = json.loads(exported(simulated, "vllm-bench", tmp_path).read_text(encoding="utf-8"))
+    file = exported(simulated, "vllm-bench", tmp_path)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    [read] = read_benchmark(file)
+    assert f"it was simulated by {simulated.simulated_by}, not measured" in read.remarks
     assert simulated.origin.items() <= content.items()
     assert (content["backend"], content["label"], content["request_rate"]) == ("capsim", "small", 20.0)
 
