@@ -7,6 +7,7 @@ import click
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.plan.deployment import build_cost, build_demand
+from capsim.plan.validated import validation_of
 
 
 @click.command()
@@ -19,7 +20,7 @@ def check(
     out: Path | None,
     jobs: int,  # noqa: ARG001 - every command takes it; there is nothing to simulate here
 ) -> None:
-    """Read a scenario with its trace and profile, and report every mistake.
+    """Read a scenario with its trace, profile and validation, and report every mistake.
 
     \b
     Example:
@@ -27,6 +28,7 @@ def check(
     """
     scenario = read_scenario(scenario_file, overrides, seed)
     demand, cost = build_demand(scenario).description(), build_cost(scenario)
+    validation_of(scenario)
     result = {
         "scenario": scenario.name,
         "faults": [],

@@ -54,7 +54,8 @@ class Fitted:
         engine: one replica's limits.
         demand: where requests come from.
         fingerprint: digest of everything that decides a result: the scenario, the content of model, trace and profile,
-            and the version of capsim. Results with the same fingerprint and seed are the same.
+            and the version of capsim. Results with the same fingerprint and seed are the same, but for what their
+            scenarios' validations say of them.
     """
 
     scenario: Scenario
@@ -279,6 +280,7 @@ def _fingerprint(scenario: Scenario) -> str:
     """Digest of content: a file counts by what it holds, not by where it lies."""
     record = resolved(scenario)
     record["model"] = scenario.model.name
+    del record["validation"]  # nothing that is simulated depends on it
     digest = hashlib.sha256(f"capsim {__version__}\n".encode())
     digest.update(entry_text(scenario.model).encode())
     for settings, plain in (

@@ -17,6 +17,7 @@ from capsim.plan.progress import Progress, Silence
 from capsim.plan.replicas import ReplicaCount, find_replicas, first_estimate
 from capsim.plan.robustness import Slowdown, slowdowns
 from capsim.plan.runner import Runner
+from capsim.plan.validated import ValidationRecord, validation_of
 from capsim.workload.demand import TraceDemand
 
 SATURATION_REPLICATIONS = 3
@@ -68,6 +69,7 @@ class Plan:
         bound: rates that no scheduler can exceed.
         slowdowns: the chosen fleet with longer steps.
         replays: the literal trace against the chosen fleet; empty for a synthetic demand.
+        validation: what the scenario's validation found; None: it names none.
     """
 
     deployment: Deployment
@@ -79,6 +81,7 @@ class Plan:
     bound: Bound
     slowdowns: tuple[Slowdown, ...]
     replays: tuple[Replay, ...]
+    validation: ValidationRecord | None = None
 
 
 def make_plan(
@@ -97,8 +100,10 @@ def make_plan(
         progress: told of each experiment.
 
     Raises:
+        BadInput: the scenario's validation is none that can be read.
         Infeasible: no rate passes for one replica, or no fleet passes at the target.
     """
+    validation = validation_of(deployment.scenario)
     ledger = Ledger(None) if ledger is None else ledger
     progress = progress or Silence()
     settings = deployment.scenario.plan
@@ -134,6 +139,7 @@ def make_plan(
             drills=settings.drills,
         ),
         replays=_replays(runner, count),
+        validation=validation,
     )
 
 

@@ -18,6 +18,7 @@ from capsim.plan.not_modelled import not_modelled
 from capsim.plan.planner import Plan, Replay
 from capsim.plan.replicas import FleetCheck, Trial
 from capsim.plan.simulation import Simulation
+from capsim.plan.validated import validated, validation_of
 from capsim.plan.verdict import Verdict, rule_of_three
 from capsim.scenario import resolved
 
@@ -208,6 +209,9 @@ def _confidence(plan: Plan) -> Json:
         else None,
         "step_cost": _step_cost(deployment),
         "steps_outside": max((share for share in outside if share is not None), default=0.0),
+        "validation": validated(
+            plan.validation, deployment.scenario, [point.rate / point.replicas for point in chosen]
+        ),
         "slowdowns": [{"factor": slow.factor, **_fleet(slow.check)} for slow in plan.slowdowns],
         "not_modelled": not_modelled(deployment),
         "replays": [_replay(replay) for replay in plan.replays],
@@ -294,6 +298,16 @@ def run_result(simulation: Simulation) -> Json:
             "concurrency": experiment.concurrency if closed else "open loop",
         },
         "step_cost": _step_cost(deployment),
+        "validation": validated(
+            validation_of(deployment.scenario), deployment.scenario, _rates_per_replica(simulation)
+        ),
         "not_modelled": not_modelled(deployment),
         "summary": simulation.sample,
     }
+
+
+def _rates_per_replica(simulation: Simulation) -> list[float]:
+    """The offered rate; where the load sets its own, the rate of the answers. Empty where there was none."""
+    experiment = simulation.experiment
+    rate = experiment.rate or simulation.sample["throughput"]["requests"]
+    return [rate / experiment.replicas] if rate else []

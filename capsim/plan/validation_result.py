@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
@@ -12,14 +10,13 @@ import numpy as np
 
 from capsim import __version__
 from capsim.benchmark.definitions import Columns, span_of_answers
-from capsim.catalog.entry import entry_text
 from capsim.plan.deployment import Deployment
 from capsim.plan.error_budget import HELD, LATENCIES
 from capsim.plan.not_modelled import not_modelled
 from capsim.plan.prediction import Prediction, measured_columns
 from capsim.plan.result import identity
+from capsim.plan.service import service_fingerprint
 from capsim.plan.validation import Check, Comparison, Validation
-from capsim.scenario import Scenario, resolved
 
 Json = dict[str, Any]
 
@@ -60,22 +57,6 @@ def service_record(deployment: Deployment) -> Json:
         "step_cost": {"source": deployment.cost.source, "description": deployment.cost.description},
         "gateway": scenario.fleet.latencies.gateway,
     }
-
-
-def service_fingerprint(scenario: Scenario) -> str:
-    """Digest of model, GPU, engine and stated step cost: what a replica is, whatever is asked of it.
-
-    The demand, the objectives, the fleet's size and a fitted overhead do not enter.
-    """
-    record = resolved(scenario)
-    digest = hashlib.sha256(entry_text(scenario.model).encode())
-    path = getattr(scenario.step_cost, "path", None)
-    if path is not None:
-        record["step_cost"]["path"] = path.name
-        digest.update(path.read_bytes())
-    kept = {key: record[key] for key in ("gpu", "engine", "step_cost")}
-    digest.update(json.dumps(kept, sort_keys=True).encode())
-    return digest.hexdigest()[:16]
 
 
 def _validated(counted: Sequence[Check], replicas: int) -> Json:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from capsim.report import Json
 from capsim.report.gates import VERDICTS, judged_gates
-from capsim.report.number import duration, number, share
+from capsim.report.number import NOTHING, count, duration, number, share
 from capsim.report.table import paragraph
+from capsim.report.validation import signed
 
 OUTSIDE = 0.01
 """Share of steps outside the measured range from which the report warns: fewer cannot move a p95."""
@@ -25,6 +26,7 @@ def confidence_section(result: Json) -> list[str]:
     sentences = [
         _replications(confidence),
         *step_cost(confidence["step_cost"], confidence["steps_outside"]),
+        *validation(confidence["validation"]),
         _slowdowns(confidence["slowdowns"]),
         *_replays(confidence["replays"], result["demand"]),
         *demand_warnings(result["demand"]),
@@ -69,6 +71,61 @@ def _without_measurement(cost: Json) -> list[str]:
         known.setdefault(figure["tag"], []).append(name)
     parts = [f"{', '.join(known[tag])} {tag}" for tag in ("fitted", "assumed") if tag in known]
     return [f"Its parts without a measurement: {'; '.join(parts)}."] if parts else []
+
+
+def validation(known: Json | None) -> list[str]:
+    """How far off predictions for this service were, and whether its load was among those, as sentences."""
+    if known is None:
+        return []
+    if not known["same_service"]:
+        differences = "; ".join(known["differences"])
+        return [f"WARNING: validated for another service, so that its errors are not used: {differences}."]
+    if not known["score"]:
+        return ["WARNING: the validation has no run that counts, so that no error is known."]
+    return [
+        _score(known),
+        *_validated_load(known),
+        *(f"WARNING: {note}." for note in known["notes"]),
+    ]
+
+
+def _score(known: Json) -> str:
+    score, runs = known["score"], known["runs"]
+    sizes = ((metric, figure["mean_size"]) for metric, figure in score.items())
+    means = ", ".join(
+        f"{metric.upper()} {NOTHING if size is None else f'{100 * size:.1f}%'}" for metric, size in sizes
+    )
+    furthest = ", ".join(
+        f"{metric.upper()} {figure['worst_statistic']} {signed(figure['worst'])}"
+        for metric, figure in score.items()
+    )
+    measured = f"{count(runs)} measured run{'' if runs == 1 else 's'} ({count(known['requests'])} requests)"
+    return (
+        f"Validated on {measured}. Average error of the mean: {means}. Furthest off, of mean, p50 and p95: "
+        f"{furthest}."
+    )
+
+
+def _validated_load(known: Json) -> list[str]:
+    """Whether the load of a replica was measured, as a sentence; none where one of the two is not known."""
+    planned, measured = known["rate_per_replica"], known["validated_rate_per_replica"]
+    if known["inside"] is None:
+        return []
+    said = f"{_range(planned)} requests/s a replica"
+    if known["inside"]:
+        return [f"The load of {said} lies inside the validated {_range(measured)}."]
+    (least, most), (low, high) = planned, measured
+    by = [f"{number(100 * (most / high - 1))}% above"] if most > high else []
+    by += [f"{number(100 * (1 - least / low))}% below"] if least < low else []
+    return [
+        f"WARNING: the load of {said} lies outside the validated {_range(measured)}, {' and '.join(by)}: how far off "
+        "it is was not measured."
+    ]
+
+
+def _range(rates: list[float]) -> str:
+    low, high = map(number, rates)
+    return low if low == high else f"{low} to {high}"
 
 
 def demand_warnings(demand: Json) -> list[str]:

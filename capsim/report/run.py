@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capsim.report import Json
-from capsim.report.confidence import demand_warnings, not_modelled, step_cost
+from capsim.report.confidence import demand_warnings, not_modelled, step_cost, validation
 from capsim.report.gates import measured_gates
 from capsim.report.kv_cache import kv_cache_section
 from capsim.report.number import INFINITE, NOTHING, count, duration, milliseconds, number, share
@@ -184,6 +184,7 @@ def _caveats(result: Json) -> list[str]:
     lines = paragraph("One run: no interval. A plan judges by independent replications.", "-")
     for sentence in (
         *step_cost(result["step_cost"], result["summary"]["steps_outside"]),
+        *validation(result.get("validation")),
         *demand_warnings(result["demand"]),
     ):
         lines += paragraph(sentence, "-")

@@ -69,6 +69,7 @@ class Checks:
         self.demand()
         self.fleet()
         self.objectives()
+        self.validation()
 
     def sound(self, *paths: KeyPath) -> bool:
         """Whether nothing on, in or around these paths was left out."""
@@ -280,6 +281,11 @@ class Checks:
                 first = seen.setdefault(percentile(name), name)
                 if first != name:
                     self.report(("slo", metric, name), f"the same percentile as {first}", "each once")
+
+    def validation(self) -> None:
+        """A validation's file must exist."""
+        if self.section.validation is not None:
+            self._file(("validation",), self.section.validation, "validations", (".json",))
 
     def _file(self, key: KeyPath, name: str, kind: str, suffixes: tuple[str, ...]) -> None:
         """Find a file beside the scenario or among the shipped ones."""

@@ -333,4 +333,5 @@ class ScenarioSection(Section):
     fleet: FleetSection = FleetSection()
     slo: ObjectivesSection | None = None
     plan: PlanSection = PlanSection()
+    validation: Text | None = None
     seed: Count = 0

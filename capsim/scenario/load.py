@@ -94,6 +94,7 @@ def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
         plan=_plan(section.plan),
         seed=section.seed,
         model_file=checks.files.get(("model",)),
+        validation=checks.files.get(("validation",)),
     )
 
 

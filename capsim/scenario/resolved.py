@@ -44,6 +44,7 @@ def resolved(scenario: Scenario) -> dict[str, Any]:
         "fleet": _fleet(scenario.fleet),
         "slo": _objectives(scenario.objectives),
         "plan": _plan(scenario.plan),
+        "validation": None if scenario.validation is None else str(scenario.validation),
         "seed": scenario.seed,
     }
 

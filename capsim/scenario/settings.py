@@ -209,6 +209,8 @@ class Scenario:
 
     Attributes:
         model_file: absolute path of the file that describes the model; None: the catalog does.
+        validation: absolute path of the ``validation.json`` that tells how far off predictions for this service were;
+            None: it was not validated.
     """
 
     name: str
@@ -222,3 +224,4 @@ class Scenario:
     plan: PlanSettings
     seed: int
     model_file: Path | None = None
+    validation: Path | None = None

@@ -114,6 +114,7 @@ MEANINGS = {
     "fleet": "Replicas, router, time outside the engine, failures.",
     "slo": "Objectives; all must hold at once.",
     "plan": "How the replica count is found and proved.",
+    "validation": "`validation.json` of `capsim validate`, beside the scenario or absolute: a plan tells its errors.",
     "seed": "Random seed; results with the same fingerprint and seed are the same.",
     "engine.name": "The engine that is simulated.",
     "engine.version": "Recorded with every result; decides what the engine holds beside weights and KV cache.",

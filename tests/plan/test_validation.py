@@ -18,8 +18,9 @@ from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.error_budget import parse_budget
 from capsim.plan.overhead import Overhead, with_overhead
 from capsim.plan.prediction import listed
+from capsim.plan.service import service_fingerprint
 from capsim.plan.validation import Check, Validation, validate
-from capsim.plan.validation_result import service_fingerprint, validation_result
+from capsim.plan.validation_result import validation_result
 from capsim.scenario import load
 from tests.plan.benchmark_files import run_of, served, some_requests, write
 from tests.plan.conftest import SMALL

@@ -426,6 +426,68 @@ def test_what_the_step_cost_rests_on(cost: Json, outside: float, words: str) -> 
     in_order(changed(rests), "HOW SURE", words)
 
 
+VALIDATED: Json = {
+    "same_service": True,
+    "differences": [],
+    "runs": 3,
+    "requests": 1380,
+    "score": {
+        "ttft": {"mean_size": 0.2208, "worst": -0.2978, "worst_statistic": "p95"},
+        "tpot": {"mean_size": None, "worst": 0.1384, "worst_statistic": "p50"},
+    },
+    "rate_per_replica": [13.3333, 13.7143],
+    "validated_rate_per_replica": [5.0, 15.0],
+    "inside": True,
+    "notes": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {},
+            "- Validated on 3 measured runs (1,380 requests). Average error of the mean: TTFT 22.1%, TPOT -. Furthest "
+            "off, of mean, p50 and p95: TTFT p95 -29.8%, TPOT p50 +13.8%. - The load of 13.33 to 13.71 requests/s a "
+            "replica lies inside the validated 5 to 15. - The fleet",
+        ),
+        ({"runs": 1}, "Validated on 1 measured run (1,380"),
+        (
+            {"inside": False, "validated_rate_per_replica": [5.0, 12.0]},
+            "- WARNING: the load of 13.33 to 13.71 requests/s a replica lies outside the validated 5 to 12, 14.29% "
+            "above: how far off it is was not measured. - The fleet",
+        ),
+        (
+            {"inside": False, "rate_per_replica": [4.0, 4.0], "validated_rate_per_replica": [5.0, 5.0]},
+            "the load of 4 requests/s a replica lies outside the validated 5, 20% below:",
+        ),
+        (
+            {"inside": False, "rate_per_replica": [4.0, 6.0], "validated_rate_per_replica": [5.0, 5.0]},
+            "outside the validated 5, 20% above and 20% below:",
+        ),
+        ({"inside": None, "rate_per_replica": None}, "TPOT p50 +13.8%. - The fleet"),
+        (
+            {"notes": ["one thing", "another"]},
+            "5 to 15. - WARNING: one thing. - WARNING: another. - The fleet",
+        ),
+        (
+            {"score": {}, "validated_rate_per_replica": None, "inside": None},
+            "- WARNING: the validation has no run that counts, so that no error is known. - The fleet",
+        ),
+        (
+            {"same_service": False, "score": None, "differences": ["gpu was l4, here h200", "another"]},
+            "- WARNING: validated for another service, so that its errors are not used: gpu was l4, here h200; "
+            "another. - The fleet",
+        ),
+    ],
+)
+def test_how_well_the_service_was_validated(changes: Json, words: str) -> None:
+    def known(result: Json) -> None:
+        result["confidence"]["validation"] = {**VALIDATED, **changes}
+
+    in_order(changed(known), "HOW SURE", words)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [

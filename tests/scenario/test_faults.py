@@ -324,14 +324,14 @@ ENDS = [
     (
         "sed: 1",
         "s.yaml:12:1: sed: unknown key, expected one of version, name, model, gpu, engine, step_cost, "
-        "demand, fleet, slo, plan, seed, did you mean 'seed'?",
+        "demand, fleet, slo, plan, validation, seed, did you mean 'seed'?",
     ),
     ("gpu: h100", "s.yaml:12:1: gpu: duplicate key, first stated at 4:1, expected each key once"),
     ("seed: -1", f"s.yaml:12:7: seed: -1 is too small, {COUNT} 0"),
     (
         "=roofline: 1",
         "s.yaml:12:1: =roofline: unknown key, expected one of version, name, model, gpu, engine, "
-        "step_cost, demand, fleet, slo, plan, seed",
+        "step_cost, demand, fleet, slo, plan, validation, seed",
     ),
 ]
 
@@ -348,6 +348,12 @@ def test_a_bad_line_is_refused_at_its_place(tmp_path: Path, old: str, new: str, 
 def test_a_bad_section_is_refused_at_its_place(tmp_path: Path, line: str, message: str) -> None:
     (found,) = faults(written(tmp_path, f"{MINIMAL}{line}\n"))
     assert found.startswith(message)
+
+
+def test_a_validation_that_is_not_there_is_refused_at_its_place(tmp_path: Path) -> None:
+    assert faults(written(tmp_path, f"{MINIMAL}validation: no.json\n")) == [
+        "s.yaml:12:13: validation: there is no file 'no.json', expected a file beside the scenario or an absolute path"
+    ]
 
 
 def test_a_missing_trace_names_the_shipped_ones() -> None:

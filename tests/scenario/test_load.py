@@ -325,7 +325,7 @@ BAD_OVERRIDES = [
     (
         "engin.dtype=fp8",
         "--set engin.dtype: engin: unknown key, expected one of version, name, model, gpu, engine, step_cost, demand, "
-        "fleet, slo, plan, seed, did you mean 'engine'?",
+        "fleet, slo, plan, validation, seed, did you mean 'engine'?",
     ),
 ]
 

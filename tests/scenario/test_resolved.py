@@ -77,7 +77,7 @@ def test_odd_values_survive_the_record(
 def test_the_record_holds_every_default_in_the_files_order(tmp_path: Path) -> None:
     record = resolved(load(written(tmp_path, MINIMAL)))
     assert list(record) == [
-        "version", "name", "model", "gpu", "engine", "step_cost", "demand", "fleet", "slo", "plan", "seed"
+        "version", "name", "model", "gpu", "engine", "step_cost", "demand", "fleet", "slo", "plan", "validation", "seed"
     ]  # fmt: skip
     assert record["engine"]["max_model_len"] == 131072
     assert record["plan"] == {
@@ -118,3 +118,13 @@ def test_shipped_files_are_named_and_others_are_absolute(tmp_path: Path) -> None
     own.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n")
     scenario = load(written(tmp_path, MINIMAL), ["demand.synthetic=null", "demand.trace.path=own.csv"])
     assert resolved(scenario)["demand"]["trace"]["path"] == str(own.resolve())
+
+
+def test_a_validation_is_recorded_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "validation.json").write_text("{}")
+    scenario = load(written(tmp_path, f"{MINIMAL}validation: validation.json\n"))
+    assert resolved(scenario)["validation"] == str((tmp_path / "validation.json").resolve())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert again(scenario, elsewhere, "record.json") == scenario
+    assert resolved(load(written(tmp_path, MINIMAL)))["validation"] is None
