@@ -94,7 +94,6 @@ class ReferenceReplica:
         reserve_full_prompt: bool = True,
         enable_prefix_caching: bool = False,
         watermark_blocks: int = 0,
-        long_prefill_token_threshold: int = 0,
         tiers: list[ReferenceTier] | None = None,
         checked: bool = False,
     ) -> None:
@@ -107,7 +106,6 @@ class ReferenceReplica:
         self.reserve_full_prompt = reserve_full_prompt
         self.enable_prefix_caching = enable_prefix_caching
         self.watermark_blocks = watermark_blocks
-        self.longest_chunk = long_prefill_token_threshold or max_num_batched_tokens
         self.tiers = tiers or []
         self.checked = checked
         self.waiting: deque[ReferenceSequence] = deque()
@@ -184,7 +182,7 @@ class ReferenceReplica:
             if sequence.ending:
                 position += 1
                 continue
-            new = min(sequence.tokens - sequence.computed, budget, self.longest_chunk)
+            new = min(sequence.tokens - sequence.computed, budget)
             while not self.allocate(sequence, sequence.computed + new):
                 victim = [other for other in self.running if not other.ending][-1]
                 self.running.remove(victim)
@@ -207,8 +205,7 @@ class ReferenceReplica:
                 continue
             hits = sequence.blocks or self.hits(sequence)
             parts = [] if sequence.blocks else self.parts(sequence, len(hits))
-            reach = (len(hits) + len(parts)) * self.block_size
-            reach += 0 if parts else min(budget, self.longest_chunk)
+            reach = (len(hits) + len(parts)) * self.block_size + (0 if parts else budget)
             if not self.has_room(sequence, hits, min(sequence.tokens, reach)):
                 break
             if not sequence.blocks:
@@ -245,7 +242,7 @@ class ReferenceReplica:
             sequence.loaded = sequence.computed - sequence.cached
         else:
             sequence.found += sequence.computed
-        new = min(sequence.tokens - sequence.computed, budget, self.longest_chunk)
+        new = min(sequence.tokens - sequence.computed, budget)
         assert self.allocate(sequence, sequence.computed + new)
         if sequence.preemptions == 0:
             sequence.scheduled = now

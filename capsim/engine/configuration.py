@@ -29,7 +29,6 @@ class EngineConfiguration:
         watermark: share of the pool that an admission must leave free, unless nothing runs (vLLM pull request 44594).
         async_scheduling: a step is planned while the one before runs: at the boundary at which that one begins, and so
             without the arrivals, ends and free blocks of the time since.
-        long_prefill_token_threshold: most tokens that one prompt computes in a step; 0: what the budget leaves.
         tiers: where KV is offloaded to, the nearest first.
         groups: KV blocks of a sequence where some layers have windows or states; None: of layers that are all alike.
 
@@ -46,7 +45,6 @@ class EngineConfiguration:
     enable_prefix_caching: bool = False
     watermark: float = 0.0
     async_scheduling: bool = False
-    long_prefill_token_threshold: int = 0
     tiers: tuple[Tier, ...] = ()
     groups: Footprint | None = None
 

@@ -75,7 +75,6 @@ class VllmScheduler:
         self._reserve_full_prompt = configuration.reserve_full_prompt
         self._watermark = configuration.watermark_blocks
         self._offloads = bool(configuration.tiers)
-        self._longest_chunk = configuration.long_prefill_token_threshold or self._budget
         # Windows free blocks while sequences decode. Where a tier is asked for what the GPU no longer has, loading it
         # may take less room than the first chunk that was looked for before.
         loads_less = self._offloads and not self._reserve_full_prompt
@@ -123,8 +122,7 @@ class VllmScheduler:
         if self._may_admit_inside:
             return True
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
-        budget = min(self._budget - state.decodes.count, self._longest_chunk)
-        reach = hit.blocks * self._block_size + budget
+        reach = hit.blocks * self._block_size + self._budget - state.decodes.count
         asked = self._admission_blocks(sequence, hit, reach)
         return state.pool.held + asked <= state.pool.usable
 
@@ -150,7 +148,7 @@ class VllmScheduler:
     def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
         """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
         for sequence in tuple(state.prefilling):
-            new = min(sequence.target - sequence.computed, step.budget, self._longest_chunk)
+            new = min(sequence.target - sequence.computed, step.budget)
             if new <= 0:
                 break
             blocks = self._taken(sequence.computed, sequence.computed + new)
@@ -179,8 +177,7 @@ class VllmScheduler:
                 hit = self._find(state, sequence, growth)
             parts = self._find_offloaded(state, sequence, hit) if self._offloads else NOWHERE
             loaded = sum(blocks for _, blocks in parts) if parts else 0
-            reach = (hit.blocks + loaded) * self._block_size
-            reach += 0 if parts else min(step.budget, self._longest_chunk)
+            reach = (hit.blocks + loaded) * self._block_size + (0 if parts else step.budget)
             asked = self._admission_blocks(sequence, hit, reach)
             if asked > step.free or (self._watermark and self._too_little(state, step.free - asked)):
                 break
@@ -192,7 +189,7 @@ class VllmScheduler:
             state.admit(sequence, hit, position, now)
             slots -= 1
             computed = sequence.computed
-            new = min(sequence.target - computed, step.budget, self._longest_chunk)
+            new = min(sequence.target - computed, step.budget)
             step.compute(state, sequence, new, self._taken(computed, computed + new))
 
     def _too_little(self, state: BatchState, left: int) -> bool:

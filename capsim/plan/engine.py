@@ -30,7 +30,6 @@ def engine_configuration(scenario: Scenario, memory: MemoryFit) -> EngineConfigu
         enable_prefix_caching=engine.enable_prefix_caching and footprint.plain,
         watermark=engine.watermark,
         async_scheduling=engine.async_scheduling,
-        long_prefill_token_threshold=engine.long_prefill_token_threshold,
         tiers=tuple(_tiers(scenario, memory)),
         groups=footprint,
     )

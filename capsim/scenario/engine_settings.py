@@ -62,7 +62,6 @@ class EngineSettings:
             find it there, and a preempted sequence its own.
         async_scheduling: a step is scheduled while the one before runs.
         scheduler_reserve_full_isl: a sequence is admitted only when blocks for its whole prompt are free.
-        long_prefill_token_threshold: most tokens that one prompt computes in a step; 0: what the budget leaves.
         watermark: share of the KV blocks that an admission leaves free, unless nothing runs.
         kv_offload: tiers behind the GPU's memory that KV is written to and found in, the nearest first.
         limit_mm_per_prompt: most images of a prompt.
@@ -87,7 +86,6 @@ class EngineSettings:
     enable_prefix_caching: bool
     async_scheduling: bool
     scheduler_reserve_full_isl: bool
-    long_prefill_token_threshold: int
     watermark: float
     kv_offload: tuple[OffloadSettings, ...]
     limit_mm_per_prompt: LimitSettings

@@ -98,7 +98,6 @@ class EngineSection(Section):
     enable_prefix_caching: Boolean = True
     async_scheduling: Boolean | None = None
     scheduler_reserve_full_isl: Boolean | None = None
-    long_prefill_token_threshold: Count = 0
     watermark: Annotated[float, share("at least 0% and less than 100%", lambda part: part < 1)] = 0.0
     kv_offload: list[OffloadSection] = Field(default_factory=list)
     limit_mm_per_prompt: LimitsSection = LimitsSection()

@@ -122,7 +122,6 @@ MEANINGS = {
     "engine.kv_cache_dtype": "Of the KV cache; `auto` is 16 bit.",
     "engine.num_gpu_blocks": "KV blocks as the engine prints them at start-up; wins over the memory model.",
     "engine.async_scheduling": "On by default since vLLM 0.14: it follows `version`. vLLM forces it off on CPUs.",
-    "engine.long_prefill_token_threshold": "Most tokens that one prompt computes in a step; 0: what the budget leaves.",
     "engine.scheduler_reserve_full_isl": "On by default since vLLM 0.19: it follows `version`.",
     "engine.enable_chunked_prefill": "An engine without it is not modelled in this version.",
     "engine.num_gpu_blocks_override": "vLLM's name for `num_gpu_blocks`; state one of them.",

@@ -86,7 +86,6 @@ def test_the_shipped_scenario_loads() -> None:
             enable_prefix_caching=True,
             async_scheduling=True,
             scheduler_reserve_full_isl=True,
-            long_prefill_token_threshold=0,
             watermark=0.0,
             kv_offload=(),
             limit_mm_per_prompt=LimitSettings(image=0),
@@ -304,8 +303,7 @@ ENGINE_KEYS = (
     "name, version, tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel, dtype, "
     "kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, "
     "num_gpu_blocks, num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, "
-    "async_scheduling, scheduler_reserve_full_isl, long_prefill_token_threshold, watermark, kv_offload, "
-    "limit_mm_per_prompt"
+    "async_scheduling, scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [
