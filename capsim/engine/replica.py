@@ -95,7 +95,7 @@ class Replica:
         if self._steps:
             return self._end
         if self._idle or self._state.empty:
-            return self._state.next_loaded(self._now + TIE)
+            return self._state.next_loaded(self._now + TIE) + 2 * TIE
         return self._now + 2 * TIE
 
     def observe(self, time: float) -> Observation:

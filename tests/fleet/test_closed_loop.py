@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration
+from capsim.engine.offload import Tier
 from capsim.fleet import Failure, FleetConfiguration, Latencies, Outcome, RunLog
 from capsim.fleet.simulation import simulate
+from capsim.workload.prefixes import Prefixes
 from capsim.workload.requests import Requests
 from tests.fleet.workload import COST, ENGINE, check_conservation, lengths, requests_of, simultaneous
 
@@ -199,3 +201,19 @@ def test_a_closed_loop_twice_is_the_same() -> None:
     first, second = (simulate(requests_of(rows), fleet, ENGINE, COST, concurrency=17) for _ in range(2))
     assert first.requests.finish.tolist() == second.requests.finish.tolist()
     assert first.events == second.events
+
+
+def test_a_client_whose_prompt_is_read_from_a_tier_is_waited_for() -> None:
+    """One client, steps of a second, a pool of two blocks: the second request drives out the first one's.
+
+    The third has the prompt of the first. It reads one of its two blocks in 0.5 s, and computes the other; nothing runs
+    meanwhile, so that the replica has to be woken.
+    """
+    engine = EngineConfiguration(
+        3, block_size=4, max_num_seqs=1, enable_prefix_caching=True, tiers=(Tier("host", 100, 0.5),)
+    )
+    prefixes = Prefixes(np.arange(4), np.array([0, 1, 0]), np.array([8, 7, 8]))
+    requests = replace(simultaneous(3, 8, 1), prefixes=prefixes)
+    log = simulate(requests, FleetConfiguration(1), engine, ConstantCost(1.0), concurrency=1)
+    assert log.requests.finish.tolist() == [1.0, 2.0, 3.5]
+    assert log.requests.loaded.tolist() == [0, 0, 4]
