@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capsim.catalog.gpu import Gpu
-from capsim.catalog.model import Model
 from capsim.errors import BadInput, Infeasible
-from capsim.memory.additions import NOTHING_BESIDE, Additions
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryLine, MemoryQuestion, gib
 from capsim.memory.remedies import remedies
@@ -71,85 +68,18 @@ def pool_tokens(layout: KvLayout, blocks: int, max_model_len: int) -> int:
     return blocks * max_model_len // layout.blocks(max_model_len)
 
 
-def fit_memory(
-    model: Model,
-    gpu: Gpu,
-    *,
-    tensor_parallel_size: int,
-    weight_dtype: str,
-    kv_dtype: str,
-    block_size: int,
-    gpu_memory_utilization: float,
-    max_model_len: int,
-    max_num_seqs: int,
-    max_num_batched_tokens: int,
-    engine_version: str,
-    num_gpu_blocks: int | None = None,
-    enable_expert_parallel: bool = False,
-    pipeline_parallel_size: int = 1,
-    enforce_eager: bool = False,
-    additions: Additions = NOTHING_BESIDE,
-    images_per_prompt: int = 0,
-    data_parallel_size: int = 1,
-) -> MemoryFit:
+def fit_memory(question: MemoryQuestion) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
     ``floor(memory * gpu_memory_utilization) - weights - activation peak - memory outside PyTorch`` is cut into
     blocks; CUDA graphs are taken from it after 0.19. With a pipeline the table is that of the stage with room for the
     fewest blocks, which decides for all.
 
-    Args:
-        model: dense or with experts, of any attention kind.
-        gpu: its `memory` is what the driver reports.
-        tensor_parallel_size: ranks that share the model.
-        weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``.
-        kv_dtype: ``bfloat16``, ``float16`` or ``fp8``.
-        block_size: tokens in a KV block.
-        gpu_memory_utilization: share of the GPU's memory that the engine may use.
-        max_model_len: longest sequence, tokens.
-        max_num_seqs: most sequences at once; sizes the sampler's workspace.
-        max_num_batched_tokens: most tokens in a step; sizes the activations.
-        engine_version: of vLLM, e.g. ``0.19.0``.
-        num_gpu_blocks: a stated number of blocks (an engine's own print-out), which wins over the arithmetic.
-        enable_expert_parallel: experts are dealt out whole to the ranks.
-        pipeline_parallel_size: stages that the layers are cut into; the replica has this many times the ranks.
-        enforce_eager: no CUDA graphs are captured.
-        additions: a draft model, LoRA slots and a reserve.
-        images_per_prompt: most images of one prompt (``limit_mm_per_prompt``); 0: text only, without the encoder.
-        data_parallel_size: groups of ranks, each with all of the attention and with sequences and a pool of its own,
-            that share the experts (data-parallel attention); the replica has this many times the ranks.
-
     Raises:
         BadInput: a setting that no engine would accept, or images for a model whose encoder is not known.
         Infeasible: the weights leave no room, or the blocks hold less than one sequence of `max_model_len` (vLLM
             refuses to start); with what would make it fit.
     """
-    return fit_question(
-        MemoryQuestion(
-            model,
-            gpu,
-            tensor_parallel_size,
-            weight_dtype,
-            kv_dtype,
-            block_size,
-            gpu_memory_utilization,
-            max_model_len,
-            max_num_seqs,
-            max_num_batched_tokens,
-            engine_version,
-            num_gpu_blocks,
-            enable_expert_parallel,
-            pipeline_parallel_size,
-            enforce_eager,
-            additions,
-            images_per_prompt,
-            data_parallel_size,
-        )
-    )
-
-
-def fit_question(question: MemoryQuestion) -> MemoryFit:
-    """The memory table of a question and the KV pool that remains: see `fit_memory`, and what it raises."""
     _refuse_impossible(question)
     layout, lines = question.layout, question.deductions()
     kv_bytes = sum(line.bytes for line in lines)

@@ -36,10 +36,29 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class MemoryQuestion:
-    """Everything that decides a replica's memory; sizes are of one rank. See `fit_memory`.
+    """Everything that decides a replica's memory; sizes are of one rank, names vLLM's where it has them.
 
-    With a `data_parallel_size` above 1 the replica has so many groups of ranks, each with a KV pool of its own and all
-    of the attention, and what is said here of a pool holds for each.
+    Attributes:
+        model: dense or with experts, of any attention kind.
+        gpu: its `memory` is what the driver reports.
+        tensor_parallel_size: ranks that share the model.
+        weight_dtype: ``bfloat16``, ``float16``, ``fp8``, or weight-only ``int8`` or ``int4``.
+        kv_dtype: ``bfloat16``, ``float16`` or ``fp8``.
+        block_size: tokens in a KV block.
+        gpu_memory_utilization: share of the GPU's memory that the engine may use.
+        max_model_len: longest sequence, tokens.
+        max_num_seqs: most sequences at once; sizes the sampler's workspace.
+        max_num_batched_tokens: most tokens in a step; sizes the activations.
+        engine_version: of vLLM, e.g. ``0.19.0``.
+        num_gpu_blocks: a stated number of blocks (an engine's own print-out), which wins over the arithmetic.
+        expert_parallel: experts are dealt out whole to the ranks.
+        pipeline_parallel_size: stages that the layers are cut into; the replica has this many times the ranks.
+        enforce_eager: no CUDA graphs are captured.
+        additions: a draft model, LoRA slots and a reserve.
+        images_per_prompt: most images of one prompt (``limit_mm_per_prompt``); 0: text only, without the encoder.
+        data_parallel_size: groups of ranks, each with all of the attention and with sequences and a pool of its own,
+            that share the experts (data-parallel attention); what is said of a pool holds for each. The replica has
+            this many times the ranks.
     """
 
     model: Model

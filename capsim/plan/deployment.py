@@ -20,7 +20,7 @@ from capsim.cost import (
 )
 from capsim.engine import EngineConfiguration
 from capsim.errors import BadInput, Fault
-from capsim.memory.budget import MemoryFit, fit_question
+from capsim.memory.budget import MemoryFit, fit_memory
 from capsim.memory.question import MemoryQuestion
 from capsim.plan.engine import engine_configuration
 from capsim.plan.synthetic import synthetic_demand
@@ -129,7 +129,7 @@ def count_memory(scenario: Scenario) -> MemoryFit:
     Raises:
         Infeasible: see `fit_memory`.
     """
-    return fit_question(memory_question(scenario))
+    return fit_memory(memory_question(scenario))
 
 
 def memory_question(scenario: Scenario) -> MemoryQuestion:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from capsim.catalog import Vision, load_model
 from capsim.catalog.model import Model
 from capsim.memory import MemoryFit, fit_memory
+from capsim.memory.question import MemoryQuestion
 from tests.cost.hardware import (
     CODELLAMA_7B,
     GIB,
@@ -123,19 +124,21 @@ class Startup(NamedTuple):
     def fit(self) -> MemoryFit:
         """The memory model's answer to the settings alone."""
         return fit_memory(
-            self.model,
-            replace(H100, memory=int(self.memory * GIB)),
-            tensor_parallel_size=self.ranks,
-            weight_dtype=self.weight_dtype,
-            kv_dtype=self.kv_dtype,
-            block_size=self.block_size,
-            gpu_memory_utilization=self.utilization,
-            max_model_len=self.max_model_len,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            engine_version=self.version,
-            pipeline_parallel_size=self.stages,
-            images_per_prompt=self.images_per_prompt,
+            MemoryQuestion(
+                self.model,
+                replace(H100, memory=int(self.memory * GIB)),
+                tensor_parallel_size=self.ranks,
+                weight_dtype=self.weight_dtype,
+                kv_dtype=self.kv_dtype,
+                block_size=self.block_size,
+                gpu_memory_utilization=self.utilization,
+                max_model_len=self.max_model_len,
+                max_num_seqs=self.max_num_seqs,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+                engine_version=self.version,
+                pipeline_parallel_size=self.stages,
+                images_per_prompt=self.images_per_prompt,
+            )
         )
 
     def printed(self, fit: MemoryFit) -> dict[str, float]:

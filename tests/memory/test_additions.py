@@ -4,7 +4,7 @@ import pytest
 
 from capsim.errors import BadInput
 from capsim.memory import Additions, Draft, LoraSlots, MemoryFit
-from capsim.memory.budget import fit_question
+from capsim.memory.budget import fit_memory
 from capsim.memory.question import MemoryQuestion
 from tests.cost.hardware import GIB, H100, LLAMA_8B, LLAMA_70B, QWEN3_30B_A3B
 
@@ -13,11 +13,11 @@ LAYER = replace(LLAMA_8B, name="eagle-llama-3.1-8b", layers=1)
 
 
 def fit(**additions: object) -> MemoryFit:
-    return fit_question(replace(QUESTION, additions=Additions(**additions)))  # type: ignore[arg-type]
+    return fit_memory(replace(QUESTION, additions=Additions(**additions)))  # type: ignore[arg-type]
 
 
 def test_a_draft_takes_weights_and_a_layer_in_every_block() -> None:
-    alone, drafted = fit_question(QUESTION), fit(draft=Draft(LAYER))
+    alone, drafted = fit_memory(QUESTION), fit(draft=Draft(LAYER))
     weights = 2 * (
         LAYER.attention_parameters + LAYER.mlp_parameters + LAYER.norm_parameters + LAYER.hidden_size
     )
@@ -34,8 +34,8 @@ def test_a_draft_may_bring_its_own_embeddings() -> None:
 
 def test_a_draft_is_held_by_the_last_stage() -> None:
     staged = replace(QUESTION, pipeline_parallel_size=2, additions=Additions(draft=Draft(LAYER)))
-    assert "draft model" in [line.name for line in fit_question(staged).lines]
-    assert fit_question(staged).layout.layers == 17
+    assert "draft model" in [line.name for line in fit_memory(staged).lines]
+    assert fit_memory(staged).layout.layers == 17
 
 
 def test_a_draft_of_other_layers_is_refused() -> None:
@@ -48,7 +48,7 @@ def test_lora_slots_by_hand() -> None:
     widths = 2 * 8192 + 2 * 5120 + 3 * 18432
     slots = LoraSlots(4, 16)
     assert slots.bytes(LLAMA_8B, 1, 32) == 2 * 4 * 16 * widths * 32
-    assert fit(lora=slots).kv_bytes == fit_question(QUESTION).kv_bytes - slots.bytes(LLAMA_8B, 1, 32)
+    assert fit(lora=slots).kv_bytes == fit_memory(QUESTION).kv_bytes - slots.bytes(LLAMA_8B, 1, 32)
     # Two ranks split one side of each.
     assert slots.bytes(LLAMA_70B, 2, 1) == 2 * 4 * 16 * (
         2 * (8192 + 4096) + 2 * (8192 + 512) + 3 * (8192 + 14336)
@@ -62,7 +62,7 @@ def test_adapters_of_experts_are_refused() -> None:
 
 def test_a_reserve_is_left_free() -> None:
     kept = fit(reserve=2 * GIB)
-    assert kept.kv_bytes == fit_question(QUESTION).kv_bytes - 2 * GIB
+    assert kept.kv_bytes == fit_memory(QUESTION).kv_bytes - 2 * GIB
     assert [(line.name, line.tag) for line in kept.lines][-2:] == [
         ("reserve", "stated"),
         ("KV cache", "derived"),

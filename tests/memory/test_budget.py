@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from capsim.errors import BadInput, Infeasible
 from capsim.memory import MemoryFit, fit_memory, weight_bytes
+from capsim.memory.question import MemoryQuestion
 from tests.cost.hardware import GIB, H100, H200, KIMI_72B, LLAMA_8B, LLAMA_70B
 
 SETTINGS: dict[str, Any] = {
@@ -23,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def fit(model: Any = LLAMA_8B, gpu: Any = H200, **changes: Any) -> MemoryFit:
-    return fit_memory(model, gpu, **{**SETTINGS, **changes})
+    return fit_memory(MemoryQuestion(model, gpu, **{**SETTINGS, **changes}))
 
 
 @given(

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from capsim.errors import Infeasible
-from capsim.memory.budget import fit_question
+from capsim.memory.budget import fit_memory
 from capsim.memory.changes import changes
 from capsim.memory.question import MemoryQuestion
 from tests.cost.hardware import H100, LLAMA_8B, QWEN25_7B
@@ -69,22 +69,22 @@ def test_utilization_leaves_room_for_graphs_outside_the_budget() -> None:
 
 def test_without_graphs_the_cache_has_their_memory() -> None:
     eager = replace(QUESTION, enforce_eager=True)
-    graphs = next(line for line in fit_question(QUESTION).lines if line.name == "CUDA graphs")
-    assert fit_question(eager).kv_bytes == fit_question(QUESTION).kv_bytes - graphs.bytes
+    graphs = next(line for line in fit_memory(QUESTION).lines if line.name == "CUDA graphs")
+    assert fit_memory(eager).kv_bytes == fit_memory(QUESTION).kv_bytes - graphs.bytes
     assert (
-        next(line for line in fit_question(eager).lines if line.name == "CUDA graphs").note
+        next(line for line in fit_memory(eager).lines if line.name == "CUDA graphs").note
         == "none: enforce_eager"
     )
     assert replace(eager, engine_version="0.19.0", gpu_memory_utilization=1.0).holds_graphs()
 
 
 def test_communication_comes_with_ranks_that_share_a_layer() -> None:
-    assert "communication" not in [line.name for line in fit_question(QUESTION).lines]
+    assert "communication" not in [line.name for line in fit_memory(QUESTION).lines]
     assert "communication" in [
-        line.name for line in fit_question(replace(QUESTION, tensor_parallel_size=2)).lines
+        line.name for line in fit_memory(replace(QUESTION, tensor_parallel_size=2)).lines
     ]
     assert "communication" not in [
-        line.name for line in fit_question(replace(QUESTION, pipeline_parallel_size=2)).lines
+        line.name for line in fit_memory(replace(QUESTION, pipeline_parallel_size=2)).lines
     ]
 
 
@@ -96,8 +96,8 @@ def test_a_remedy_of_a_windowed_model_is_one_that_fits() -> None:
         max_model_len=131072,
     )
     with pytest.raises(Infeasible) as caught:
-        fit_question(windowed)
+        fit_memory(windowed)
     longest = int(caught.value.remedies[-1].rsplit(" ", 1)[1])
-    assert fit_question(replace(windowed, max_model_len=longest)).num_gpu_blocks > 0
+    assert fit_memory(replace(windowed, max_model_len=longest)).num_gpu_blocks > 0
     with pytest.raises(Infeasible):
-        fit_question(replace(windowed, max_model_len=longest + 1))
+        fit_memory(replace(windowed, max_model_len=longest + 1))

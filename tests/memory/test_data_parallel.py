@@ -8,7 +8,7 @@ from capsim.catalog import load_model
 from capsim.catalog.model import Model
 from capsim.errors import BadInput, Infeasible
 from capsim.memory import weight_bytes
-from capsim.memory.budget import MemoryFit, fit_question
+from capsim.memory.budget import MemoryFit, fit_memory
 from capsim.memory.changes import changes
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryQuestion
@@ -31,7 +31,7 @@ def weights(model: Model, ranks: int, groups: int, *, whole: bool = True) -> int
 
 
 def test_a_latent_is_held_once_instead_of_by_every_rank() -> None:
-    together, apart = fit_question(EIGHT), fit_question(APART)
+    together, apart = fit_memory(EIGHT), fit_memory(APART)
     # 61 layers of 512 + 64 elements of 16 bits on a rank, either way.
     assert together.bytes_per_token == apart.bytes_per_token == 61 * 576 * 2
     # Of the whole replica: on eight ranks, or on the one whose sequence it is.
@@ -75,14 +75,14 @@ def test_what_does_not_come_out_even() -> None:
     ):
         weights(QWEN_235B, 4, 5, whole=False)
     with pytest.raises(BadInput, match="data_parallel_size 0, expected at least 1"):
-        fit_question(replace(APART, data_parallel_size=0))
+        fit_memory(replace(APART, data_parallel_size=0))
 
 
 def test_ranks_of_a_dense_model_are_replicas_that_hold_everything() -> None:
-    alone = fit_question(
+    alone = fit_memory(
         MemoryQuestion(LLAMA_8B, H100, 1, "bfloat16", "bfloat16", 16, 0.9, 8192, 256, 2048, "0.19.0")
     )
-    two = fit_question(
+    two = fit_memory(
         MemoryQuestion(
             LLAMA_8B,
             H100,
@@ -103,8 +103,8 @@ def test_ranks_of_a_dense_model_are_replicas_that_hold_everything() -> None:
 
 
 def test_ranks_that_share_experts_speak_to_each_other() -> None:
-    assert size(fit_question(APART), "communication") == size(fit_question(EIGHT), "communication") < 0
-    note = next(line.note for line in fit_question(APART).lines if line.name == "weights")
+    assert size(fit_memory(APART), "communication") == size(fit_memory(EIGHT), "communication") < 0
+    note = next(line.note for line in fit_memory(APART).lines if line.name == "weights")
     assert note == "fp8, DP 8, TP 1 with whole experts"
 
 
@@ -120,7 +120,7 @@ def test_remedies_and_changes_keep_to_what_the_experts_allow() -> None:
         QWEN_235B, H100, 1, "bfloat16", "bfloat16", 16, 0.9, 32768, 256, 2048, "0.19.0", data_parallel_size=3
     )
     with pytest.raises(Infeasible, match="qwen3-235b-a22b on 3 x h100") as refusal:
-        fit_question(split)
+        fit_memory(split)
     assert any("tensor_parallel_size 4 " in remedy for remedy in refusal.value.remedies)
     wide = replace(split, tensor_parallel_size=4, data_parallel_size=128)
     assert "tensor_parallel_size 8" not in [change.name for change in changes(wide)]

@@ -5,7 +5,7 @@ import pytest
 from capsim.catalog import Vision
 from capsim.errors import BadInput, Infeasible
 from capsim.memory import Images
-from capsim.memory.budget import fit_question
+from capsim.memory.budget import fit_memory
 from capsim.memory.changes import changes
 from capsim.memory.measured import measured_fit
 from capsim.memory.question import MemoryQuestion
@@ -24,7 +24,7 @@ def at_once(**settings: int) -> int:
 
 
 def lines(question: MemoryQuestion) -> dict[str, int]:
-    return {line.name: line.bytes for line in fit_question(question).lines}
+    return {line.name: line.bytes for line in fit_memory(question).lines}
 
 
 def test_images_of_a_step_by_hand() -> None:
@@ -37,7 +37,7 @@ def test_images_of_a_step_by_hand() -> None:
 
 def test_text_alone_takes_what_it_took_without_an_encoder() -> None:
     blind = replace(TEXT, model=replace(SEES, vision=None))
-    assert fit_question(TEXT) == fit_question(blind)
+    assert fit_memory(TEXT) == fit_memory(blind)
 
 
 def test_what_images_take_by_hand() -> None:
@@ -62,10 +62,10 @@ def test_an_encoders_activations_count_where_they_are_more() -> None:
 def test_a_pipelines_first_stage_holds_the_encoder() -> None:
     # Large enough that the first stage decides, not the last one with the logits.
     large = replace(SEES, vision=replace(SMALL, split_parameters=4 * GIB))
-    staged = fit_question(replace(QUESTION, model=large, pipeline_parallel_size=2))
+    staged = fit_memory(replace(QUESTION, model=large, pipeline_parallel_size=2))
     assert "first stage" in next(line for line in staged.lines if line.name == "weights").note
     assert "vision encoder" in {line.name for line in staged.lines}
-    last = fit_question(replace(QUESTION, pipeline_parallel_size=2))
+    last = fit_memory(replace(QUESTION, pipeline_parallel_size=2))
     assert "last stage" in next(line for line in last.lines if line.name == "weights").note
     assert "vision encoder" not in {line.name for line in last.lines}
 
@@ -74,9 +74,9 @@ def test_images_without_a_known_encoder_are_refused() -> None:
     with pytest.raises(
         BadInput, match=r"2 images a prompt: the catalog knows no vision encoder of llama-3.1-8b"
     ):
-        fit_question(replace(QUESTION, model=LLAMA_8B, images_per_prompt=2))
+        fit_memory(replace(QUESTION, model=LLAMA_8B, images_per_prompt=2))
     with pytest.raises(BadInput, match="images_per_prompt -1, expected at least 0"):
-        fit_question(replace(QUESTION, images_per_prompt=-1))
+        fit_memory(replace(QUESTION, images_per_prompt=-1))
 
 
 def test_text_alone_is_a_change_and_a_remedy() -> None:
@@ -84,7 +84,7 @@ def test_text_alone_is_a_change_and_a_remedy() -> None:
     assert "limit_mm_per_prompt 0" not in {change.name for change in changes(TEXT)}
     large = replace(SEES, vision=replace(SMALL, split_parameters=32 * GIB))
     with pytest.raises(Infeasible) as refusal:
-        fit_question(replace(QUESTION, model=large))
+        fit_memory(replace(QUESTION, model=large))
     assert any(text.startswith("limit_mm_per_prompt 0") for text in refusal.value.remedies)
 
 

@@ -8,6 +8,7 @@ from capsim.catalog.model import Experts, Model
 from capsim.catalog.stage import pipeline_stages
 from capsim.errors import BadInput, Infeasible
 from capsim.memory import MemoryFit, fit_memory, weight_bytes
+from capsim.memory.question import MemoryQuestion
 from capsim.memory.workspace import Workspace
 from tests.cost.hardware import H100, H200, LLAMA_8B, MIXTRAL_8X7B, QWEN3_30B_A3B
 
@@ -122,7 +123,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def fit(model: Model, gpu: Any = H100, **changes: Any) -> MemoryFit:
-    return fit_memory(model, gpu, **{**SETTINGS, **changes})
+    return fit_memory(MemoryQuestion(model, gpu, **{**SETTINGS, **changes}))
 
 
 def test_what_does_not_fit_on_one_gpu_fits_in_stages_or_at_four_bits() -> None:
@@ -150,7 +151,7 @@ def test_the_stage_with_the_fewest_blocks_decides() -> None:
 def test_experts_dealt_out_unevenly_leave_less_room() -> None:
     model = replace(QWEN3_30B_A3B, experts=Experts(9, 8, 8192))
     split, dealt = (
-        fit(model, H200, tensor_parallel_size=4, enable_expert_parallel=dealt) for dealt in (False, True)
+        fit(model, H200, tensor_parallel_size=4, expert_parallel=dealt) for dealt in (False, True)
     )
     assert dealt.num_gpu_blocks < split.num_gpu_blocks
     assert "TP 4 with whole experts" in next(line.note for line in dealt.lines if line.name == "weights")

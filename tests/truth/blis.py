@@ -30,7 +30,7 @@ from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
 from capsim.measure.latency import user_latencies
 from capsim.measure.steady import backlog_drift
-from capsim.memory.budget import fit_question
+from capsim.memory.budget import fit_memory
 from capsim.memory.question import MemoryQuestion
 from capsim.workload.prefixes import Prefixes
 from capsim.workload.requests import Requests
@@ -147,7 +147,7 @@ def engine(stage: Stage) -> EngineConfiguration:
         num_gpu_blocks=int(printed) if printed else None,
     )
     return EngineConfiguration(
-        fit_question(question).num_gpu_blocks,
+        fit_memory(question).num_gpu_blocks,
         block_size=BLOCK,
         max_num_seqs=int(row["max_num_seqs"]),
         max_num_batched_tokens=int(row["max_num_batched_tokens"]),

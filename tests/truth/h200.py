@@ -27,7 +27,7 @@ from capsim.fleet import FleetConfiguration
 from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
 from capsim.measure.latency import user_latencies
-from capsim.memory.budget import fit_question
+from capsim.memory.budget import fit_memory
 from capsim.memory.question import MemoryQuestion
 from capsim.workload.requests import Requests
 from tests.truth.table import Table, Verdict, mean_size, percent
@@ -107,7 +107,7 @@ def kv_blocks(gpus: int, longest: int, kv_dtype: str) -> int:
         max_num_batched_tokens=STEP_TOKENS,
         engine_version="0.11.0",  # the release of the month of the measurements
     )
-    return fit_question(question).num_gpu_blocks
+    return fit_memory(question).num_gpu_blocks
 
 
 @cache
