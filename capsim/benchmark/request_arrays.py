@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,8 +109,23 @@ class RequestArrays:
         pooled = np.concatenate(([0.0], np.cumsum(self.gaps)))
         return self.ttft + np.diff(pooled[self.gap_starts])
 
-    def remarks(self, status: NDArray[np.int64]) -> list[str]:
-        """What a reader of these requests should know, one sentence each."""
+    def columns(self, status: NDArray[np.int64]) -> dict[str, Any]:
+        """The columns of a `BenchmarkRun` that both tools write alike; times that never happened are NaN."""
+        ok = status == OK
+        return {
+            "ttft": np.where(ok | (self.ttft > 0), self.ttft, np.nan),
+            "e2e": np.where(ok, self.end_to_end, np.nan),
+            "prompt": self.prompt,
+            "output": self.output,
+            "cached": self.cached,
+            "status": status,
+            "errors": self.errors,
+            "gaps": self.gaps,
+            "gap_starts": self.gap_starts,
+        }
+
+    def remarks(self, status: NDArray[np.int64], completed: int) -> list[str]:
+        """What a reader of these requests should know, one sentence each; `completed`: as the file counts them."""
         ok = status == OK
         remarks = []
         if "latencies" not in self.present and self.gaps is not None:
@@ -122,7 +138,25 @@ class RequestArrays:
         early = int(np.count_nonzero(ok & (self.end_to_end < self.ttft)))
         if early:
             remarks.append(f"requests that end before their first token: {early}")
+        answered = int(np.count_nonzero(ok))
+        if len(ok) and answered != completed:
+            remarks.append(
+                f"its arrays show {answered} answered requests, its count of completed is {completed}"
+            )
         return remarks
+
+
+def required_counts(fields: Fields, tool: str) -> tuple[float, int]:
+    """Seconds and completed requests of a run, without which it is none.
+
+    Raises:
+        BadInput: one of them is missing.
+    """
+    duration, completed = fields.number("duration"), fields.whole("completed")
+    if duration is None or completed is None:
+        key = "duration" if duration is None else "completed"
+        fields.refuse(key, "is missing", f"a run of {tool}")
+    return duration, completed
 
 
 def _length(fields: Fields, present: list[str]) -> int:

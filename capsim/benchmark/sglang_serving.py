@@ -15,8 +15,8 @@ from capsim.benchmark.aggregates import Figures, figures, latencies
 from capsim.benchmark.benchmark_file import BenchmarkFile
 from capsim.benchmark.definitions import Definition
 from capsim.benchmark.fields import Fields
-from capsim.benchmark.record import OK, BenchmarkRun
-from capsim.benchmark.request_arrays import RequestArrays
+from capsim.benchmark.record import BenchmarkRun
+from capsim.benchmark.request_arrays import RequestArrays, required_counts
 
 TOOL = "SGLang bench_serving"
 DEFINITION = Definition(TOOL)
@@ -60,17 +60,9 @@ def read(file: BenchmarkFile) -> list[BenchmarkRun]:
 
 
 def _run(fields: Fields) -> BenchmarkRun:
-    duration, completed = fields.number("duration"), fields.whole("completed")
-    if duration is None or completed is None:
-        key = "duration" if duration is None else "completed"
-        fields.refuse(key, "is missing", f"a run of {TOOL}")
+    duration, completed = required_counts(fields, TOOL)
     arrays = RequestArrays.read(fields)
     status = arrays.status
-    ok = status == OK
-    remarks = arrays.remarks(status)
-    if len(ok) and np.count_nonzero(ok) != completed:
-        answered = np.count_nonzero(ok)
-        remarks.append(f"its arrays show {answered} answered requests, its count of completed is {completed}")
     return BenchmarkRun(
         tool=TOOL,
         source=fields.file.source,
@@ -80,19 +72,11 @@ def _run(fields: Fields) -> BenchmarkRun:
         request_rate=fields.rate("request_rate", _RATE_WORDS),
         concurrency=fields.whole("max_concurrency", least=1),
         duration=duration,
-        arrival=np.full(len(ok), np.nan),
-        ttft=np.where(ok | (arrays.ttft > 0), arrays.ttft, np.nan),
-        e2e=np.where(ok, arrays.end_to_end, np.nan),
-        prompt=arrays.prompt,
-        output=arrays.output,
-        cached=arrays.cached,
-        status=status,
-        errors=arrays.errors,
-        gaps=arrays.gaps,
-        gap_starts=arrays.gap_starts,
+        arrival=np.full(len(arrays), np.nan),
+        **arrays.columns(status),
         failures_visible=arrays.tells_failures,
         aggregates=_aggregates(fields, completed),
-        remarks=tuple(remarks),
+        remarks=tuple(arrays.remarks(status, completed)),
     )
 
 

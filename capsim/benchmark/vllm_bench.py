@@ -16,7 +16,7 @@ from capsim.benchmark.benchmark_file import BenchmarkFile
 from capsim.benchmark.definitions import Definition
 from capsim.benchmark.fields import Fields
 from capsim.benchmark.record import OK, BenchmarkRun
-from capsim.benchmark.request_arrays import RequestArrays
+from capsim.benchmark.request_arrays import RequestArrays, required_counts
 
 TOOL = "vllm bench serve"
 DEFINITION = Definition(TOOL)
@@ -55,13 +55,9 @@ def read(file: BenchmarkFile) -> list[BenchmarkRun]:
 
 
 def _run(fields: Fields) -> BenchmarkRun:
-    duration, completed = fields.number("duration"), fields.whole("completed")
-    if duration is None or completed is None:
-        key = "duration" if duration is None else "completed"
-        fields.refuse(key, "is missing", f"a run of {TOOL}")
+    duration, completed = required_counts(fields, TOOL)
     arrays = RequestArrays.read(fields)
     status = arrays.status
-    ok = status == OK
     return BenchmarkRun(
         tool=TOOL,
         source=fields.file.source,
@@ -72,19 +68,11 @@ def _run(fields: Fields) -> BenchmarkRun:
         burstiness=fields.number("burstiness"),
         concurrency=fields.whole("max_concurrency", least=1),
         duration=duration,
-        arrival=_arrivals(arrays.start, ok, duration),
-        ttft=np.where(ok | (arrays.ttft > 0), arrays.ttft, np.nan),
-        e2e=np.where(ok, arrays.end_to_end, np.nan),
-        prompt=arrays.prompt,
-        output=arrays.output,
-        cached=arrays.cached,
-        status=status,
-        errors=arrays.errors,
-        gaps=arrays.gaps,
-        gap_starts=arrays.gap_starts,
+        arrival=_arrivals(arrays.start, status == OK, duration),
+        **arrays.columns(status),
         failures_visible=arrays.tells_failures or fields.has("failed"),
         aggregates=_aggregates(fields, completed),
-        remarks=(*arrays.remarks(status), *_remarks(fields, completed, ok)),
+        remarks=(*arrays.remarks(status, completed), *_remarks(fields)),
     )
 
 
@@ -105,12 +93,9 @@ def _aggregates(fields: Fields, completed: int) -> Figures:
     return figures(fields, _FIGURES) | (latencies(fields, _METRICS) if completed else {})
 
 
-def _remarks(fields: Fields, completed: int, ok: NDArray[np.bool_]) -> list[str]:
+def _remarks(fields: Fields) -> list[str]:
     simulated = fields.text("simulated_by")
     remarks = [f"it was simulated by {simulated}, not measured"] if simulated else []
-    answered = int(np.count_nonzero(ok))
-    if len(ok) and answered != completed:
-        remarks.append(f"its arrays show {answered} answered requests, its count of completed is {completed}")
     if fields.has("ramp_up_strategy"):
         ramp = [str(fields.data.get(f"ramp_up_{end}_rps"))[:20] for end in ("start", "end")]
         rates = f"from {ramp[0]} to {ramp[1]} requests per second ({fields.data['ramp_up_strategy']!s:.20})"

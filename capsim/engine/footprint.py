@@ -35,7 +35,7 @@ class Footprint:
 
     @classmethod
     def of(cls, layout: KvLayout) -> Footprint:
-        """Footprint of a model's layout, None of whose groups may have blocks of another size.
+        """Footprint of a model's layout.
 
         Raises:
             ValueError: groups with blocks of different sizes, or windows of different lengths.

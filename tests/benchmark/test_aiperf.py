@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from capsim.benchmark.reader import definition_of, read_benchmark
 from capsim.benchmark.record import ERROR, INCOMPLETE, OK
-from tests.benchmark.deep_damage import damaged, lines, read_or_refuse
+from tests.benchmark.damage import damaged, lines, read_or_refuse
 from tests.benchmark.result_files import FILES, faults_of, only, written
 
 ONE_RATE = FILES / "aiperf" / "one_rate.jsonl"

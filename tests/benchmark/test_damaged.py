@@ -7,15 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capsim.benchmark.csv_columns import read_csv
-from capsim.benchmark.reader import definition_of, read_benchmark
-from capsim.benchmark.record import BenchmarkRun
-from capsim.errors import BadInput, Fault
+from tests.benchmark.damage import read_or_refuse
 from tests.benchmark.result_files import FILES, faults_of
 
 SMALL = 8
@@ -48,40 +44,6 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-
-
-def check(run: BenchmarkRun) -> None:
-    """What every run keeps, however its file was damaged."""
-    for times in (run.arrival, run.ttft, run.e2e):
-        assert times.dtype == np.float64
-        assert (np.isnan(times) | (times >= 0)).all()
-        assert not np.isinf(times).any()
-    for tokens in (run.prompt, run.output, run.cached):
-        assert tokens.dtype == np.int64
-        assert (tokens >= -1).all()
-    assert np.isin(run.status, (0, 1, 2)).all()
-    "\n".join((run.label, run.model, *run.errors, *run.notes)).encode("utf-8")
-    definition = definition_of(run.tool)
-    summary = definition.summary(definition.counted(run))
-    assert all(np.isfinite(value) for statistics in summary.values() for value in statistics.values())
-    assert all(np.isfinite(value) for value in definition.throughput(run).values())
-
-
-def read_or_refuse(content: bytes, name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_bytes(content)
-        runs: list[BenchmarkRun] = []
-        faults: tuple[Fault | str, ...] = ()
-        try:
-            runs = [read_csv(path)] if name.endswith(".csv") else read_benchmark(path)
-        except BadInput as error:
-            faults = error.faults
-        assert bool(runs) != bool(faults)
-        assert all(isinstance(fault, Fault) and fault.source == str(path) for fault in faults)
-        assert all("\n" not in str(fault) for fault in faults)
-        for run in runs:
-            check(run)
 
 
 @st.composite

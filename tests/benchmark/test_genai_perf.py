@@ -13,7 +13,7 @@ from capsim.benchmark.benchmark_file import BenchmarkFile
 from capsim.benchmark.genai_perf import EMPTY
 from capsim.benchmark.reader import FORMATS, definition_of, read_benchmark
 from capsim.benchmark.record import ERROR, OK
-from tests.benchmark.deep_damage import damaged, lines, read_or_refuse
+from tests.benchmark.damage import damaged, lines, read_or_refuse
 from tests.benchmark.result_files import FILES, faults_of, only, written
 
 REQUESTS = FILES / "genai_perf" / "profile_export.json"

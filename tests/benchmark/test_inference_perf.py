@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from capsim.benchmark.reader import definition_of, read_folder
 from capsim.benchmark.record import ERROR, OK
-from tests.benchmark.deep_damage import damaged, lines, read_or_refuse
+from tests.benchmark.damage import damaged, lines, read_or_refuse
 from tests.benchmark.result_files import FILES, faults_of, only, written
 
 FOLDER = FILES / "inference_perf"

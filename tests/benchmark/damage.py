@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from capsim.benchmark.csv_columns import read_csv
+from capsim.benchmark.definitions import itl_pooled
 from capsim.benchmark.reader import definition_of, read_benchmark
 from capsim.benchmark.record import BenchmarkRun
 from capsim.errors import BadInput, Fault
@@ -58,15 +60,17 @@ def damaged(draw: st.DrawFn, values: list[Any]) -> list[Any]:
 def check(run: BenchmarkRun) -> None:
     """What every run keeps, however its file was damaged."""
     for times in (run.arrival, run.ttft, run.e2e, np.zeros(0) if run.gaps is None else run.gaps):
+        assert times.dtype == np.float64
         assert (np.isnan(times) | (times >= 0)).all()
         assert not np.isinf(times).any()
     for tokens in (run.prompt, run.output, run.cached):
+        assert tokens.dtype == np.int64
         assert (tokens >= -1).all()
     assert np.isin(run.status, (0, 1, 2)).all()
     assert all(np.isfinite(value) for statistics in run.aggregates.values() for value in statistics.values())
     "\n".join((run.label, run.model, run.tool_version, *run.errors, *run.notes)).encode("utf-8")
-    if run.output.sum() <= MOST_TOKENS:
-        definition = definition_of(run.tool)
+    definition = definition_of(run.tool)
+    if run.output.sum() <= MOST_TOKENS or definition.itl is itl_pooled:
         summary = definition.summary(definition.counted(run))
         assert all(np.isfinite(value) for statistics in summary.values() for value in statistics.values())
         assert all(np.isfinite(value) for value in definition.throughput(run).values())
@@ -80,7 +84,7 @@ def read_or_refuse(content: bytes, name: str) -> None:
         runs: list[BenchmarkRun] = []
         faults: tuple[Fault | str, ...] = ()
         try:
-            runs = read_benchmark(path)
+            runs = [read_csv(path)] if name.endswith(".csv") else read_benchmark(path)
         except BadInput as error:
             faults = error.faults
         assert bool(runs) != bool(faults)
