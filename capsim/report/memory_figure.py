@@ -65,6 +65,9 @@ def draw_memory(result: Json) -> Figure:
         )
     configuration, same = result["configuration"], result["comparable"]
     engine = configuration["engine"]
+    pools = engine.get("data_parallel_size", 1)
+    place = "on a replica" if pools == 1 else f"in one of the replica's {pools} KV pools"
+    reach.set_xlabel(f"sequences at once {place}")
     gpus = math.prod(engine.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
     figure.suptitle(
         f"{result['scenario']}: memory of one replica of {same['model']} on {gpus} x {configuration['gpu']}\n"
@@ -122,7 +125,6 @@ def _reach(panel: Axes, memory: Json, capacity: Json) -> None:
     panel.set_ylim(0, ROOM * pool)
     panel.grid(visible=True, color="0.9", linewidth=0.6)
     panel.set_axisbelow(True)
-    panel.set_xlabel("sequences at once on a replica")
     panel.set_ylabel("KV cache that they hold,\nGiB of one GPU")
 
 

@@ -20,7 +20,9 @@ WIDTH, HEIGHT = 3.0, 2.3
 """Inches of a panel."""
 MOST_RUNS = 12
 """Rows of distributions; of more runs, those evenly spread over the loads."""
-SIMULATED, MEASURED = ("#D55E00", "--"), ("#0072B2", "-")
+LINES = {"measured": "-", "simulated": "--"}
+DISTRIBUTION_COLOUR = "0.2"
+"""None of the percentiles' colours, which mean something else in the panels above."""
 """Colour and line, after Okabe and Ito."""
 PERCENTILES = ("p50", "p95")
 
@@ -61,7 +63,9 @@ def draw_overlay(result: Json) -> Figure:
         panel.set_axisbelow(True)
     if metrics:
         panels[0][0].legend(fontsize=7, frameon=False)
-    figure.suptitle(f"{result['scenario']}: measured (solid) and simulated (dashed)", fontsize=11)
+    hollow = "" if all(run["counts"] for run in runs) else "; hollow: shown, not judged"
+    title = f"{result['scenario']}: measured (solid) and simulated (dashed){hollow}"
+    figure.suptitle(title, fontsize=11)
     return figure
 
 
@@ -81,7 +85,7 @@ def _against_load(panel: Axes, runs: Sequence[Json], metric: str) -> None:
     rates = [_load(run) for run in known]
     for name in PERCENTILES:
         colour, _, marker = STYLES[name]
-        for which, (_, line) in (("measured", MEASURED), ("simulated", SIMULATED)):
+        for which, line in LINES.items():
             values = [1000 * run["metrics"][metric][name][which] for run in known]
             panel.plot(rates, values, color=colour, linestyle=line, linewidth=1.2, label=f"{name} {which}")
             for rate, value, run in zip(rates, values, known, strict=True):
@@ -100,10 +104,10 @@ def _distribution(panel: Axes, run: Json, metric: str) -> None:
         panel.text(0.5, 0.5, "not checked", ha="center", va="center", fontsize=8)
         return
     right = 0.0
-    for which, (colour, line) in (("measured", MEASURED), ("simulated", SIMULATED)):
+    for which, line in LINES.items():
         values = [1000 * value for value in curves[which]]
         shares = np.linspace(0, 1, len(values))
-        panel.plot(values, shares, color=colour, linestyle=line, linewidth=1.3)
+        panel.plot(values, shares, color=DISTRIBUTION_COLOUR, linestyle=line, linewidth=1.3)
         right = max(right, values[-2])
     panel.set_xlim(0, 1.1 * right or 1.0)
     panel.set_ylim(0, 1)
