@@ -84,9 +84,7 @@ def test_drawing_does_not_touch_pyplot() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("pools", "place"), [(1, "on a replica"), (8, "in one of the replica's 8 KV pools")]
-)
+@pytest.mark.parametrize(("pools", "place"), [(1, "on a replica"), (8, "in one of the replica's 8 KV pools")])
 def test_sequences_are_counted_where_they_share_a_pool(pools: int, place: str) -> None:
     result = stored("fit")
     result["configuration"]["engine"]["data_parallel_size"] = pools
