@@ -1,8 +1,9 @@
 """LLMServingSim's profiler (KAIST, MIT): kernel times of one layer inside vLLM, by batch shape, in microseconds.
 
 A folder ``tpN`` holds ``dense.csv`` (layer, tokens, time_us), ``per_sequence.csv`` (layer, sequences, time_us),
-``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and perhaps ``skew.csv``; ``meta.yaml``
-stands in it or above it. ``kv_prefill`` are tokens before the chunk, ``kv_decode`` those before the decode's own.
+``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and perhaps ``skew.csv``, which counts
+unless ``meta.yaml`` says ``skew_fit.enabled: false``; ``meta.yaml`` stands in it or above it. ``kv_prefill`` are tokens
+before the chunk, ``kv_decode`` those before the decode's own.
 
 Attention was measured on powers of two, sometimes with other shapes between, whose cross products are incomplete: the
 tables take the powers of two, and the shapes between are held out. Where there are none, the errors are those of tables
@@ -19,20 +20,22 @@ from pathlib import Path
 
 from calibrate.assumed import all_reduce
 from calibrate.curves import curve_of, reaching, reaching_prefill
-from calibrate.draft import Draft, Operator, Provenance, SourceFile
+from calibrate.draft import Attention, Draft, Operator, Provenance, SourceFile
 from calibrate.importers import ImportRequest
-from calibrate.importers.llmservingsim_attention import Shapes, attention_of, held_out_errors, skew_of
+from calibrate.importers.llmservingsim_attention import Shapes, attention_of, held_out_errors
 from calibrate.importers.llmservingsim_meta import Meta, read_meta
+from calibrate.importers.llmservingsim_skew import COLUMNS as SKEW_COLUMNS
+from calibrate.importers.llmservingsim_skew import with_skew
 from calibrate.table import Table, closest, read_table
 from capsim.catalog import load_gpu
 from capsim.errors import BadInput, Fault
 
-OPTIONS = ("graph_sizes", "measured_by", "licence", "attribution")
+OPTIONS = ("graph_sizes", "skew", "measured_by", "licence", "attribution")
+_AS_EQUAL = "they cost as much as equal ones of the same mean"
 _MICROSECOND = 1e-6
 _DENSE = ("layer", "tokens", "time_us")
 _SEQUENCE = ("layer", "sequences", "time_us")
 _ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
-_SKEW = ("n", "pc", "kv_big", "kv_mean", "t_mean_us", "t_max_us", "t_skew_us")
 
 _CALLS = {  # our name; calls in one layer, or in one step where 0
     "embedding": ("embedding", 0),
@@ -53,7 +56,8 @@ _SEQUENCE_CALLS = {"lm_head": ("lm_head", 1), "sampler": ("sampler", 1)}
 def read(path: Path, request: ImportRequest) -> Draft:
     """The draft of one folder of LLMServingSim's profiler.
 
-    Options: ``graph_sizes`` (comma-separated token counts that the engine captures as CUDA graphs), ``measured_by``,
+    Options: ``graph_sizes`` (comma-separated token counts that the engine captures as CUDA graphs), ``skew`` (``on`` or
+    ``off``: whether unequal decode lengths are charged, where `meta.yaml` is not to decide), ``measured_by``,
     ``licence`` and ``attribution`` for figures of one's own.
 
     Raises:
@@ -70,12 +74,8 @@ def read(path: Path, request: ImportRequest) -> Draft:
     _refuse_cut_off(shapes, meta)
     attention, attention_notes = attention_of(shapes, request.model.layers)
     notes += attention_notes
-    if (folder / "skew.csv").is_file():
-        skew, note = skew_of(read_table(_noted(folder, "skew.csv", files), _SKEW))
-        attention = replace(attention, skew=skew)
-    else:
-        note = "Unequal decode lengths were not measured: they cost as much as equal ones of the same mean."
-    notes += [note, *_general_notes(request)]
+    attention, skew_notes = _skewed(folder, request, meta, attention, files)
+    notes += [*skew_notes, *_general_notes(request)]
     draft = Draft(
         provenance=_provenance(request, meta, files, notes),
         operators=tuple(map(reaching, operators)),
@@ -87,6 +87,27 @@ def read(path: Path, request: ImportRequest) -> Draft:
     )
     errors, note = held_out_errors(draft, shapes)
     return replace(draft, held_out=errors, provenance=_provenance(request, meta, files, [*notes, note]))
+
+
+def _skewed(
+    folder: Path, request: ImportRequest, meta: Meta, attention: Attention, files: list[SourceFile]
+) -> tuple[Attention, list[str]]:
+    """The attention with what unequal decode lengths cost, where they are to be charged."""
+    asked = request.options.get("skew")
+    if asked not in {None, "on", "off"}:
+        raise BadInput(Fault("--option skew", f"{asked!r}", "", "on or off"))
+    if not (folder / "skew.csv").is_file():
+        if asked == "on":
+            raise BadInput(Fault(str(folder), "holds no skew.csv", "--option skew", "off"))
+        return attention, [f"Unequal decode lengths were not measured: {_AS_EQUAL}."]
+    if asked == "off" or (asked is None and not meta.skewed):
+        why = (
+            "by --option skew=off"
+            if asked
+            else "meta.yaml has skew_fit.enabled: false; --option skew=on charges them"
+        )
+        return attention, [f"Unequal decode lengths are not charged ({why}): {_AS_EQUAL}."]
+    return with_skew(attention, read_table(_noted(folder, "skew.csv", files), SKEW_COLUMNS))
 
 
 def _folder(path: Path, ranks: int) -> Path:

@@ -1,4 +1,4 @@
-"""LLMServingSim's attention kernels as tables: prefill, decode, both together, and unequal decode lengths."""
+"""LLMServingSim's attention kernels as tables: prefill, decode, and both together."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ from capsim.errors import BadInput, Fault
 AXES = ("new", "past", "decodes", "context")
 MOST_HOLES = 0.1
 """Share of the mixed grid that may be filled; a table with more holes is no measurement of it."""
-RATIOS = (1.0, 1.15, 1.4, 2.0, 2.75, 3.25)
-"""Edges of the classes of largest over mean context; the profiler's shapes lie well inside them."""
-LEAST_CONTRAST = 1.05
-"""Alpha is known only where all at the largest take so many times as long as all at the mean: timers err by 1 %."""
 _MICROSECOND = 1e-6
 
 
@@ -124,7 +120,7 @@ def held_out_errors(draft: Draft, shapes: Shapes) -> tuple[tuple[HeldOut, ...], 
         attention, _ = attention_of(shapes.where(kept), layers)
         draft = replace(
             draft,
-            attention=replace(attention, skew=None),
+            attention=attention,
             ranges={**draft.ranges, **shapes.where(kept).ranges()},
         )
         note = (
@@ -136,44 +132,6 @@ def held_out_errors(draft: Draft, shapes: Shapes) -> tuple[tuple[HeldOut, ...], 
     cost = ProfileCost(draft.profile(), stated.model, *dtypes, stated.tensor_parallel_size)
     batches, measured = shapes.where(rest).batches(layers)
     return errors_of(batches, [cost.parts(batch)["attention"] for batch in batches], measured), note
-
-
-def skew_of(table: Table) -> tuple[Grid, str]:
-    """Alpha by decodes and largest over mean context, and the note on its spread.
-
-    Each cell is the median over the measured lengths of decode-only batches, cut to [0, 1]; a class without a
-    measurement takes that of the nearest class of the same number of decodes.
-
-    Raises:
-        BadInput: a cell of the file is no number, or fewer than two numbers of decodes were measured.
-    """
-    mean, largest, skewed = (table.numbers(name) for name in ("t_mean_us", "t_max_us", "t_skew_us"))
-    known = (table.counts("pc") == 0) & (largest > LEAST_CONTRAST * mean)
-    decodes = table.counts("n")[known]
-    alpha = np.clip((skewed - mean)[known] / (largest - mean)[known], 0.0, 1.0)
-    ratio = (table.numbers("kv_big") / np.maximum(table.numbers("kv_mean"), 1))[known]
-    classes = np.searchsorted(RATIOS, ratio, side="right") - 1
-    axis = np.unique(decodes)
-    if len(axis) < 2:
-        raise BadInput(
-            Fault(table.source, "decode-only batches of fewer than two sizes", "n", "two at least")
-        )
-    cells = np.full((len(axis), len(RATIOS)), np.nan)
-    spreads = []
-    for row, count in enumerate(axis):
-        for column in range(len(RATIOS)):
-            found = alpha[(decodes == count) & (classes == column)]
-            if len(found):
-                low, cells[row, column], high = np.quantile(found, (0.25, 0.5, 0.75))
-                spreads.append(high - low)
-    filled = int(np.isnan(cells).sum())
-    note = (
-        f"Unequal decode lengths: alpha is the median of {len(alpha)} decode-only batches by decodes and largest over "
-        f"mean context; within a class the middle half spans {np.median(spreads):.2f} in the median and "
-        f"{max(spreads):.2f} at most; {filled} of {cells.size} classes take their neighbour's."
-    )
-    counts = tuple(axis.tolist())
-    return Grid("fitted", {"decodes": counts, "ratio": RATIOS}, _nearest(cells), "alpha"), note
 
 
 def _part(rows: Shapes, name: str, axes: tuple[str, ...]) -> tuple[Grid, float]:
@@ -218,13 +176,3 @@ def _every_second(shapes: Shapes) -> NDArray[np.bool_]:
         lengths = np.unique(shapes.counts[axis][shapes.counts[axis] > 0])
         kept &= np.isin(shapes.counts[axis], lengths[1:-1:2], invert=True)
     return kept
-
-
-def _nearest(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows in which a cell without a value takes that of the nearest cell that has one, the lower where two are."""
-    filled = np.array(cells, dtype=np.float64)
-    for row in filled:
-        known = np.flatnonzero(~np.isnan(row))
-        for column in np.flatnonzero(np.isnan(row)):
-            row[column] = row[known[np.argmin(np.abs(known - column))]]
-    return filled

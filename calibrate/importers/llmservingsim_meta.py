@@ -18,7 +18,9 @@ from capsim.errors import BadInput, Fault
 
 _VERSION = "1."  # profiler_version whose files are known
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}
-_UNREAD = "skew_fit"  # section that is not read; its keys are numbers, which capsim's own files refuse
+_UNREAD = (
+    "skew_fit"  # of this section one key is read; some others are numbers, which capsim's own files refuse
+)
 _SPLIT = {  # size that the profiler divides by the ranks, by its key in hf_overrides
     "intermediate_size": "intermediate_size",
     "num_attention_heads": "attention_heads",
@@ -37,6 +39,8 @@ class Meta:
         date: ISO 8601, the day.
         ends: the largest chunk, decodes and context that the attention grid has, by the profiler's words, where it
             states them; a table that ends before was cut off.
+        skewed: whether unequal decode lengths are to be charged: what ``skew_fit.enabled`` says, which is what
+            LLMServingSim itself goes by; a file that does not say it leaves it to the tables that are there.
         file: the file itself.
     """
 
@@ -45,6 +49,7 @@ class Meta:
     engine_version: str
     date: str
     ends: Mapping[str, int]
+    skewed: bool
     file: SourceFile
 
 
@@ -77,6 +82,7 @@ def read_meta(folder: Path, request: ImportRequest) -> Meta:
         engine_version=str(data["vllm_version"]),
         date=data["profiled_at"][:10],
         ends=_ends(document),
+        skewed=_skewed(document),
         file=SourceFile.of(path),
     )
 
@@ -169,3 +175,9 @@ def _ends(document: Document) -> dict[str, int]:
     stated = grid if isinstance(grid, dict) else {}
     found = {name: re.search(r"-(\d+) x", str(stated.get(name))) for name in ("chunks", "n_decode", "kv")}
     return {name: int(end.group(1)) for name, end in found.items() if end}
+
+
+def _skewed(document: Document) -> bool:
+    section = document.data.get("skew_fit")
+    stated = section.get("enabled") if isinstance(section, dict) else None
+    return stated if isinstance(stated, bool) else True

@@ -19,6 +19,8 @@ from capsim.errors import BadInput
 
 _THOUSANDTHS = 1000
 """Ratios of contexts are compared in whole thousandths, so that a line ends at the same step however it is reached."""
+Alphas = tuple[tuple[int, ...], tuple[float, ...]]
+"""Of so many decodes: edges of longest over mean context in thousandths, and alpha from each on."""
 
 
 class ProfileCost(StepCost):
@@ -30,7 +32,7 @@ class ProfileCost(StepCost):
 
     Attention of a step with chunks and decodes is the sum of its parts times how much longer they were measured to take
     together (`MixedAttention`; its chunks count as one of their mean past), or the plain sum where that was not
-    measured. Unequal decode lengths cost `Skew` more where that was.
+    measured. Unequal decode lengths cost `Skew` more where that was, by shares of their own beside a chunk.
 
     Args:
         profile: checked file.
@@ -44,8 +46,6 @@ class ProfileCost(StepCost):
         BadInput: a model with windowed layers; or the profile was measured for another model, dtype, number of ranks or
             split of the experts.
     """
-
-    source = "measured"
 
     def __init__(
         self,
@@ -63,17 +63,20 @@ class ProfileCost(StepCost):
         profile.check(model, weight_dtype, kv_dtype, tensor_parallel_size, expert_parallel)
         self.profile = profile
         stated = profile.provenance
+        self.source = "derived" if stated.derived_from else "measured"
+        derived = f", derived from {stated.derived_from} kernels" if stated.derived_from else ""
         experts = ", expert-parallel" if stated.expert_parallel else ""
         experts += f", {stated.routing} routing" if stated.routing else ""
         self.description = (
             f"profile of {stated.model} ({stated.dtype} weights, {stated.kv_dtype} KV) on "
-            f"{stated.tensor_parallel_size} x {stated.gpu}{experts}, {stated.engine} {stated.engine_version}, "
+            f"{stated.tensor_parallel_size} x {stated.gpu}{experts}{derived}, {stated.engine} {stated.engine_version}, "
             f"{stated.date}, by {stated.measured_by}"
         )
         attention = profile.attention
         self._times = attention.times
         self._skew = attention.skew
-        self.needs_spread = attention.skew is not None
+        self._mixed_skew = attention.mixed_skew or attention.skew
+        self.needs_spread = self._mixed_skew is not None
         self._mixed = MixedAttention(attention, attention.mixed) if attention.mixed else None
         self._token_part = Memo(self._token_seconds)
         self._sequence_part = Memo(self._sequence_seconds)
@@ -81,19 +84,20 @@ class ProfileCost(StepCost):
         self._chunk_row = Memo(self._chunk_curve)
         self._decode_row = Memo(self._decode_curve)
         self._alphas = Memo(self._alphas_of)
+        self._mixed_alphas = Memo(self._mixed_alphas_of)
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of one step with this batch."""
         chunks, decodes, context, query_tokens, _, _, largest, _ = batch
         rows = decodes * query_tokens
         if not chunks:
-            return self._decode_part[rows] + self._decode_attention(decodes, context, largest)
+            return self._decode_part[rows] + self._decode_attention(decodes, context, largest, self._alphas)
         tokens, attention = rows, 0.0
         for new, past in chunks:
             tokens += new
             attention += self._chunk_row[new].at(past)
         if decodes:
-            attention += self._decode_attention(decodes, context, largest)
+            attention += self._decode_attention(decodes, context, largest, self._mixed_alphas)
             if self._mixed is not None:
                 attention *= self._together(chunks, tokens - rows, decodes, context)
         return self._token_part[tokens] + self._sequence_part[rows + len(chunks)] + attention
@@ -105,7 +109,7 @@ class ProfileCost(StepCost):
         row = self._decode_row[decodes]
         first, slope, steps = _ahead(row, context, decodes)
         if self._skew is not None and largest * decodes > context:
-            alpha, until = self._share(decodes, context, largest)
+            alpha, until = _share(self._alphas[decodes], decodes, context, largest)
             first_longest, slope_longest, steps_longest = _ahead(row, largest * decodes, decodes)
             first += alpha * (first_longest - first)
             slope += alpha * (slope_longest - slope)
@@ -168,25 +172,13 @@ class ProfileCost(StepCost):
         past = sum(each * before for each, before in chunks) / new
         return self._mixed.ratio(new, past, decodes, context / decodes) if self._mixed else 1.0
 
-    def _decode_attention(self, decodes: int, context: int, largest: int) -> float:
+    def _decode_attention(self, decodes: int, context: int, largest: int, alphas: Memo[Alphas]) -> float:
         row = self._decode_row[decodes]
         seconds = row.at(context)
-        if self._skew is not None and largest * decodes > context:
-            alpha, _ = self._share(decodes, context, largest)
+        if self.needs_spread and largest * decodes > context:
+            alpha, _ = _share(alphas[decodes], decodes, context, largest)
             seconds += alpha * (row.at(largest * decodes) - seconds)
         return seconds
-
-    def _share(self, decodes: int, context: int, largest: int) -> tuple[float, int]:
-        """Alpha of these contexts, and for how many steps it holds; longest over mean falls towards 1."""
-        thousandths, alphas = self._alphas[decodes]
-        excess = _THOUSANDTHS * decodes * largest
-        index = bisect_right(thousandths, excess // context) - 1
-        while excess < thousandths[index] * context:
-            index -= 1
-        edge = thousandths[index]
-        if edge == _THOUSANDTHS:
-            return alphas[index], UNBOUNDED
-        return alphas[index], (excess - edge * context) // (decodes * (edge - _THOUSANDTHS)) + 1
 
     def _padded(self, tokens: int) -> int:
         """Tokens of the captured graph that runs this batch; the batch's own beyond the largest."""
@@ -214,9 +206,13 @@ class ProfileCost(StepCost):
         """Attention of so many decodes, over the sum of their contexts."""
         return self.profile.attention.decode.row(decodes, scale=decodes).times(self._times)
 
-    def _alphas_of(self, decodes: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Edges of the ratio in thousandths, and alpha from each on, for so many decodes."""
-        return _alphas(self._skew, decodes) if self._skew else ((_THOUSANDTHS,), (0.0,))
+    def _alphas_of(self, decodes: int) -> Alphas:
+        """Shares of so many decodes alone."""
+        return _alphas(self._skew, decodes)
+
+    def _mixed_alphas_of(self, decodes: int) -> Alphas:
+        """Shares of so many decodes beside a chunk."""
+        return _alphas(self._mixed_skew, decodes)
 
 
 def _ahead(row: Curve, context: int, decodes: int) -> tuple[float, float, int]:
@@ -232,10 +228,25 @@ def _ahead(row: Curve, context: int, decodes: int) -> tuple[float, float, int]:
     return first, slope * decodes, (points[index + 1] - context) // decodes + 1
 
 
-def _alphas(skew: Skew, decodes: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def _alphas(skew: Skew | None, decodes: int) -> Alphas:
+    if skew is None:
+        return (_THOUSANDTHS,), (0.0,)
     axis = skew.decodes
     below = max(0, min(bisect_right(axis, decodes) - 1, len(axis) - 2))
     share = min(1.0, max(0.0, (decodes - axis[below]) / (axis[below + 1] - axis[below])))
     pairs = zip(skew.alpha[below], skew.alpha[below + 1], strict=True)
     edges = tuple(round(_THOUSANDTHS * ratio) for ratio in skew.ratio)
     return edges, tuple(first + share * (second - first) for first, second in pairs)
+
+
+def _share(alphas: Alphas, decodes: int, context: int, largest: int) -> tuple[float, int]:
+    """Alpha of these contexts, and for how many steps it holds; longest over mean falls towards 1."""
+    thousandths, shares = alphas
+    excess = _THOUSANDTHS * decodes * largest
+    index = bisect_right(thousandths, excess // context) - 1
+    while excess < thousandths[index] * context:
+        index -= 1
+    edge = thousandths[index]
+    if edge == _THOUSANDTHS:
+        return shares[index], UNBOUNDED
+    return shares[index], (excess - edge * context) // (decodes * (edge - _THOUSANDTHS)) + 1

@@ -27,7 +27,8 @@ A profile is one JSON object, version 1::
         "decode": {"tag": "measured", "decodes": [1, ...], "context": [1, ...], "seconds": [[...], ...]},
         "mixed": {"tag": "measured", "new": [...], "past": [...], "decodes": [...], "context": [...],
                   "seconds": [[[[...]]]]},
-        "skew": {"tag": "fitted", "decodes": [...], "ratio": [1.0, ...], "alpha": [[...], ...]}
+        "skew": {"tag": "fitted", "decodes": [...], "ratio": [1.0, ...], "alpha": [[...], ...]},
+        "mixed_skew": {"tag": "fitted", "decodes": [...], "ratio": [1.0, ...], "alpha": [[...], ...]}
       },
       "host": {"tag": "assumed", "seconds": 0.0005},
       "graph_sizes": [1, 2, 4, 8, ...],
@@ -36,12 +37,16 @@ A profile is one JSON object, version 1::
       "held_out": [{"regime": "decode", "size": "small", "cases": 12, "median": 0.01, "p90": 0.03, "bias": -0.002}]
     }
 
-``aligned``, ``mixed``, ``skew``, ``graph_sizes`` and ``held_out`` may be absent, and so may the keys of the paragraph
-on experts; no other key is allowed. Seconds are of one call; a step takes `times` of them. Operators cover everything
-but attention: ``per`` tokens of the batch, or per sequence (decodes and chunks). ``aligned`` holds for counts that are
-multiples of ``multiple``, where a kernel has an alignment cliff. ``mixed`` is one chunk together with equal decodes,
-``skew`` says what unequal decode lengths cost (see `Skew`). ``ranges`` say where the tables rest on measurements; a
-table may reach further, as a fit does, never less far. A tag is ``measured``, ``fitted`` or ``assumed``.
+``aligned``, ``mixed``, ``skew``, ``mixed_skew``, ``graph_sizes`` and ``held_out`` may be absent, and so may
+``derived_from`` and the keys of the paragraph on experts; no other key is allowed. Seconds are of one call; a step
+takes `times` of them. Operators cover everything but attention: ``per`` tokens of the batch, or per sequence (decodes
+and chunks). ``aligned`` holds for counts that are multiples of ``multiple``, where a kernel has an alignment cliff.
+``mixed`` is one chunk together with equal decodes, ``skew`` says what unequal decode lengths cost (see `Skew`),
+``mixed_skew`` what they cost beside a chunk. ``ranges`` say where the tables rest on measurements; a table may reach
+further, as a fit does, never less far. A tag is ``measured``, ``fitted``, ``derived`` or ``assumed``.
+
+``derived_from`` is in the provenance of a profile whose kernels were measured on another GPU and carried over by a
+rule that its notes state: the catalog name of that GPU. Its tables are tagged ``derived``.
 
 A mixture of experts has ``experts`` (the same sizes as in the catalog), a dense model has none. ``moe`` is the operator
 of one layer's chosen experts, and its ``times`` are the layers that have some. ``expert_parallel_size`` is 1 where each
@@ -56,6 +61,7 @@ profile settles that first, for example by isotonic regression, and keeps alignm
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 from capsim import documents
@@ -87,7 +93,8 @@ _TEXTS = (
     "attribution",
     "importer",
 )
-_OF_EXPERTS = ("expert_parallel_size", "pipeline_parallel_size", "routing")
+_OPTIONAL = ("derived_from", "expert_parallel_size", "pipeline_parallel_size", "routing")
+_ATTENTION = ("mixed", "skew", "mixed_skew")
 _EXPERTS = "moe"
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -173,14 +180,15 @@ def _operator(reader: Reader) -> Operator:
 
 
 def _attention(reader: Reader) -> tuple[Attention, dict[str, str]]:
-    parts = reader.members("times", "prefill", "decode", optional=("mixed", "skew"))
-    tables = {name: parts[name] for name in ("prefill", "decode", "mixed", "skew") if parts[name].present}
+    parts = reader.members("times", "prefill", "decode", optional=_ATTENTION)
+    tables = {name: parts[name] for name in ("prefill", "decode", *_ATTENTION) if parts[name].present}
     attention = Attention(
         times=parts["times"].count(),
         prefill=parts["prefill"].grid("new", "past"),
         decode=parts["decode"].grid("decodes", "context"),
         mixed=parts["mixed"].mixed() if parts["mixed"].present else None,
         skew=parts["skew"].skew() if parts["skew"].present else None,
+        mixed_skew=parts["mixed_skew"].skew(inf) if parts["mixed_skew"].present else None,
     )
     return attention, {name: table.tag_of() for name, table in tables.items()}
 
@@ -231,7 +239,7 @@ def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
 
 
 def _provenance(reader: Reader) -> Provenance:
-    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS, optional=_OF_EXPERTS)
+    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS, optional=_OPTIONAL)
     model = parts["model"].members("name", *MODEL_SHAPES, optional=("experts",))
     files = [item.members("name", "sha256") for item in parts["files"].items(least=0)]
     shapes = {shape: model[shape].count() for shape in MODEL_SHAPES}
@@ -250,6 +258,7 @@ def _provenance(reader: Reader) -> Provenance:
         model=model["name"].text(),
         shapes=shapes,
         experts=experts,
+        derived_from=parts["derived_from"].text() if parts["derived_from"].present else "",
         tensor_parallel_size=ranks,
         expert_parallel_size=holders,
         routing=parts["routing"].text() if parts["routing"].present else "",

@@ -12,7 +12,7 @@ from capsim.cost.profile_tables import Mixed, Skew
 from capsim.documents import Document, KeyPath
 from capsim.errors import Fault
 
-_TAGS = ("measured", "fitted", "assumed")
+_TAGS = ("measured", "fitted", "derived", "assumed")
 _UNKNOWN_AXIS = (0, 1)
 _UNKNOWN_CURVE = Curve.through(_UNKNOWN_AXIS, (0.0, 0.0))
 _UNKNOWN_GRID = Grid(_UNKNOWN_AXIS, _UNKNOWN_AXIS, ((0.0, 0.0), (0.0, 0.0)))
@@ -157,8 +157,8 @@ class Reader:
         seconds = parts["seconds"].block((len(new), len(past), len(decodes), len(context)))
         return None if seconds is None else Mixed(new, past, decodes, context, seconds)
 
-    def skew(self) -> Skew | None:
-        """Shares by decodes and by longest over mean context."""
+    def skew(self, most: float = 1) -> Skew | None:
+        """Shares by decodes and by longest over mean context, at most so large."""
         parts = self.members("tag", "decodes", "ratio", "alpha")
         decodes = parts["decodes"].axis()
         ratio = parts["ratio"].value
@@ -170,8 +170,10 @@ class Reader:
         if decodes is None:
             return None
         for index, row in enumerate(rows if isinstance(rows, list) else []):
-            if not (isinstance(row, list) and len(row) == len(ratio) and all(map(_is_share, row))):
-                parts["alpha"]._at(index, row).fault(_found(row), f"{len(ratio)} shares from 0 to 1")
+            sound = isinstance(row, list) and len(row) == len(ratio) and all(map(_is_duration, row))
+            if not sound or max(row) > most:
+                bound = f"from 0 to {most}" if most < math.inf else "not negative"
+                parts["alpha"]._at(index, row).fault(_found(row), f"{len(ratio)} shares {bound}")
                 return None
         if not isinstance(rows, list) or len(rows) != len(decodes):
             parts["alpha"].fault(_found(rows), f"{len(decodes)} rows, as many as the axis has")
@@ -245,10 +247,6 @@ def _is_count(value: object) -> bool:
 
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def _is_share(value: object) -> bool:
-    return _is_duration(value) and isinstance(value, int | float) and value <= 1
 
 
 def _found(value: object) -> str:

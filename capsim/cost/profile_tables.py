@@ -29,6 +29,7 @@ class Provenance:
     Attributes:
         gpu: catalog name of the GPU; `gpu_name` is what the source calls it.
         gpu_name, engine, engine_version: what was measured.
+        derived_from: catalog name of the GPU that was measured, where it is another one than `gpu`; else empty.
         model: the model's name.
         shapes: its sizes, the keys of `MODEL_SHAPES`.
         experts: the model's; None: every layer is dense.
@@ -51,6 +52,7 @@ class Provenance:
     engine_version: str
     model: str
     shapes: Mapping[str, int]
+    derived_from: str = field(default="", kw_only=True)
     experts: Experts | None = field(default=None, kw_only=True)
     dtype: str
     kv_dtype: str
@@ -79,7 +81,7 @@ class Operator:
         name: the field's name, e.g. ``qkv_proj``.
         per: ``tokens`` or ``sequences``.
         times: calls a step.
-        tag: ``measured``, ``fitted`` or ``assumed``.
+        tag: ``measured``, ``fitted``, ``derived`` or ``assumed``.
         seconds: of one call.
         multiple: counts that are multiples of it follow `aligned`, because the kernel has an alignment cliff; 0: none.
         aligned: seconds of one call at those counts.
@@ -124,7 +126,8 @@ class Skew:
         decodes: counts, strictly increasing; between them alpha is linear.
         ratio: longest over mean context, strictly increasing from 1; alpha holds from one to the next, so that a run
             of decode steps stays piecewise linear.
-        alpha: shares in [0, 1], ``alpha[decodes][ratio]``.
+        alpha: shares in [0, 1], ``alpha[decodes][ratio]``; beside a chunk they may exceed 1, because kernels split long
+            contexts among thread blocks in pure decodes alone.
     """
 
     decodes: tuple[int, ...]
@@ -142,6 +145,7 @@ class Attention:
         decode: seconds of decodes, by their number (rows) and context each (columns).
         mixed: both together, None where the source has none: then they are added.
         skew: unequal decode lengths, None where the source has none: then the mean context counts.
+        mixed_skew: the same beside a chunk, None where the source has none: then as without a chunk.
     """
 
     times: int
@@ -149,6 +153,7 @@ class Attention:
     decode: Grid
     mixed: Mixed | None = None
     skew: Skew | None = None
+    mixed_skew: Skew | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class Profile:
         operators: everything but attention.
         attention: attention.
         host: seconds of each step in which the GPU waits for the CPU.
-        tags: ``measured``, ``fitted`` or ``assumed`` by attention table and for ``host``.
+        tags: ``measured``, ``fitted``, ``derived`` or ``assumed`` by attention table and for ``host``.
         graph_sizes: batch sizes captured as CUDA graphs; a smaller batch is padded to the next one.
         ranges: lowest and highest count that was measured, by axis (the names in `RANGES`).
         held_out: how well the tables predict what they have not seen.

@@ -46,7 +46,7 @@ class Line(NamedTuple):
 class Factor(NamedTuple):
     """A figure that a step cost rests on: its value, how it is known, and where it comes from.
 
-    ``tag`` is ``measured``, ``data sheet``, ``fitted``, ``assumed`` or ``stated``.
+    ``tag`` is ``measured``, ``data sheet``, ``fitted``, ``derived``, ``assumed`` or ``stated``.
     """
 
     value: float
@@ -65,7 +65,7 @@ class StepCost(ABC):
     keeps what does not depend on the context per batch size, and may assume that `line` is given no chunks.
 
     Attributes:
-        source: ``measured``, ``analytic`` or ``stated``: what the figures rest on.
+        source: ``measured``, ``derived`` (on another GPU), ``analytic`` or ``stated``: what the figures rest on.
         description: one sentence for the report.
         needs_window: whether the cost reads `BatchShape.windowed_context` and `filling`; the engine keeps them only
             then, and takes no line past the step in which a decode fills the window.

@@ -107,8 +107,8 @@ def main() -> None:
     sharing(costs["linear cost"])
     costs |= {
         "profile of an H200": measured("h200-llama-3.1-8b-bf16-tp1.json"),
-        "profile of an RTX 4090 (mixed grid, unequal lengths)": measured(
-            "rtx4090-llama-3.1-8b-bf16-tp1.json"
+        "profile of an RTX PRO 6000 (mixed grid, unequal lengths)": measured(
+            "rtxpro6000-llama-3.1-8b-bf16-tp1.json"
         ),
     }
     print_lookups(costs)

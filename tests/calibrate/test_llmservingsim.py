@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrate.draft import Draft
+from calibrate.draft import Attention, Draft, Grid
 from calibrate.importers import ImportRequest, importer
-from calibrate.importers.llmservingsim_attention import RATIOS, skew_of
+from calibrate.importers.llmservingsim_skew import COLUMNS, RATIOS, mixed_skew_of, skew_of
 from calibrate.table import read_table
 from capsim.catalog import load_model
 from capsim.cost import BatchShape, Chunk, ProfileCost
@@ -19,6 +19,7 @@ from capsim.errors import BadInput
 SAMPLE = Path(__file__).parent / "samples" / "llmservingsim"
 MODEL = load_model("llama-3.1-8b")
 REQUEST = ImportRequest(MODEL, gpu="rtx-4090")
+SKEWED = replace(REQUEST, options={"skew": "on"})
 Edit = Callable[[str], str]
 
 
@@ -99,7 +100,6 @@ def test_provenance_names_the_source() -> None:
         "dense.csv",
         "per_sequence.csv",
         "attention.csv",
-        "skew.csv",
     ]
 
 
@@ -129,6 +129,8 @@ def test_options() -> None:
     assert draft.provenance.measured_by == "us"
     with pytest.raises(BadInput, match=r"'graph_size' is not known here.*did you mean 'graph_sizes'"):
         _read(SAMPLE, replace(REQUEST, options={"graph_size": "8"}))
+    with pytest.raises(BadInput, match="skew: 'yes', expected on or off"):
+        _read(SAMPLE, replace(REQUEST, options={"skew": "yes"}))
     with pytest.raises(BadInput, match="graph_sizes: 'many'"):
         _read(SAMPLE, replace(REQUEST, options={"graph_sizes": "many"}))
 
@@ -189,37 +191,116 @@ def test_without_such_shapes_every_second_length_is() -> None:
 def _skew_file(folder: Path, *rows: str) -> Path:
     path = folder / "skew.csv"
     path.write_text(
-        "n,pc,kv_big,kv_mean,t_mean_us,t_max_us,t_skew_us\n" + "".join(f"{row}\n" for row in rows)
+        "n,pc,kp,kv_big,kv_mean,t_mean_us,t_max_us,t_skew_us\n" + "".join(f"{row}\n" for row in rows)
     )
     return path
-
-
-SKEW = ("n", "pc", "kv_big", "kv_mean", "t_mean_us", "t_max_us", "t_skew_us")
 
 
 def test_alpha_is_the_median_of_its_class(tmp_path: Path) -> None:
     path = _skew_file(
         tmp_path,
-        "2,0,1600,1000,10,20,12",
-        "2,0,1600,1000,10,20,11",
-        "2,0,1600,1000,10,20,30",  # alpha 2, cut to 1
-        "64,0,3000,1000,10,20,9",  # alpha below 0, cut to 0
-        "64,0,1600,1000,10,10.2,10.1",  # too close to tell
-        "64,512,1600,1000,10,20,20",  # with a chunk
+        "2,0,0,1600,1000,10,20,12",
+        "2,0,0,1600,1000,10,20,11",
+        "2,0,0,1600,1000,10,20,30",  # alpha 2, cut to 1
+        "64,0,0,3000,1000,10,20,9",  # alpha below 0, cut to 0
+        "64,0,0,1600,1000,10,10.2,10.1",  # too close to tell
+        "64,512,0,1600,1000,10,20,20",  # with a chunk
     )
-    grid, note = skew_of(read_table(path, SKEW))
+    grid, note = skew_of(read_table(path, COLUMNS))
     assert grid.axes == {"decodes": (2, 64), "ratio": RATIOS}
     np.testing.assert_allclose(grid.values[0], 0.2)  # 0.1, 0.2 and 1
     np.testing.assert_array_equal(grid.values[1], 0.0)
     assert "10 of 12 classes take their neighbour's" in note
 
 
-def test_alpha_of_the_sample_is_small() -> None:
-    skew = _read(SAMPLE).attention.skew
-    assert skew is not None
-    assert skew.tag == "fitted"
-    # LLMServingSim's own fit of all these rows is 0.05: vLLM balances unequal decodes well.
-    assert np.median(skew.values) < 0.2
+def test_alpha_beside_a_chunk_is_the_share_that_gives_the_measured_ratio(tmp_path: Path) -> None:
+    """By hand: a chunk of 100 us beside decodes that take 50 us at the mean and 90 us at the largest.
+
+    Twice as long as equal ones: 150 us more, of 40 us between mean and largest: 3.75. A tenth longer: 15 / 40.
+    """
+    axes = {"decodes": (2, 64), "context": (1001, 3001)}
+    decode = Grid("measured", axes, np.array([[50e-6, 90e-6], [50e-6, 90e-6]]))
+    prefill = Grid("measured", {"new": (256, 512), "past": (0, 512)}, np.full((2, 2), 100e-6))
+    path = _skew_file(
+        tmp_path,
+        "2,256,0,3000,1000,10,30,20",
+        "2,512,512,3000,1000,10,30,20",
+        "64,256,0,3000,1000,30,90,33",
+        "64,256,0,3000,1000,30,31,40",  # too close to tell
+        "64,0,0,3000,1000,30,90,90",  # without a chunk
+    )
+    grid, note = mixed_skew_of(read_table(path, COLUMNS), Attention(32, prefill, decode))
+    assert grid is not None
+    np.testing.assert_allclose(grid.values[0], 3.75)
+    np.testing.assert_allclose(grid.values[1], 0.375)
+    assert "median of 3 batches" in note
+    assert "errs by 0.0 % in the median" in note
+
+
+def test_skew_beside_a_chunk_is_left_out_where_it_was_not_measured(folder: Path) -> None:
+    path = folder / "tp1" / "skew.csv"
+    _edit(path, lambda text: "".join(line for line in text.splitlines(True) if ",256," not in line))
+    draft = _read(folder, SKEWED)
+    assert draft.attention.skew is not None
+    assert draft.attention.mixed_skew is None
+    assert any("beside a chunk were not measured" in note for note in draft.provenance.notes)
+
+
+def test_alpha_of_the_sample() -> None:
+    """Small alone: vLLM balances unequal decodes well; larger beside a chunk, the fewer decodes there are."""
+    attention = _read(SAMPLE, SKEWED).attention
+    assert attention.skew is not None
+    assert attention.mixed_skew is not None
+    assert attention.skew.tag == attention.mixed_skew.tag == "fitted"
+    # LLMServingSim's own fit of all these rows is 0.05.
+    assert np.median(attention.skew.values) < 0.2
+    few, many = np.median(attention.mixed_skew.values, axis=1)
+    assert 0 < many < few
+
+
+def test_measured_unequal_batches_beside_a_chunk_are_predicted() -> None:
+    """Half the error of a step cost that charges nothing, at the median of batches that the sample has."""
+    draft = _read(SAMPLE, SKEWED)
+    cost = ProfileCost(draft.profile(), MODEL, "bfloat16", "bfloat16", 1)
+    equal = replace(draft, attention=replace(draft.attention, skew=None, mixed_skew=None))
+    plain = ProfileCost(equal.profile(), MODEL, "bfloat16", "bfloat16", 1)
+    rows = read_table(SAMPLE / "tp1" / "skew.csv", COLUMNS)
+    rows = rows.where((rows.counts("pc") > 0) & (rows.numbers("t_max_us") > 1.5 * rows.numbers("t_mean_us")))
+    measured = rows.numbers("t_skew_us") / rows.numbers("t_mean_us")
+    names = ("n", "pc", "kp", "kv_big", "kv_mean")
+    errors: dict[ProfileCost, list[float]] = {cost: [], plain: []}
+    for n, new, past, big, mean, longer in zip(
+        *(rows.counts(name).tolist() for name in names), measured, strict=True
+    ):
+        batch = BatchShape((Chunk(new, past),), n, n * (mean + 1), largest_context=big + 1)
+        base = plain.parts(batch)["attention"]
+        for each, found in errors.items():
+            found.append(each.parts(batch)["attention"] / base / longer - 1)
+    assert len(rows) > 30
+    with_alpha, without = (np.median(np.abs(found)) for found in errors.values())
+    assert with_alpha < 0.5 * without
+
+
+@pytest.mark.parametrize(
+    ("stated", "option", "charged"),
+    [
+        ("true", None, True),
+        ("false", None, False),
+        ("false", "on", True),
+        ("true", "off", False),
+        (None, None, True),
+    ],
+)
+def test_the_source_says_whether_unequal_lengths_count(
+    folder: Path, stated: str | None, option: str | None, charged: bool
+) -> None:
+    """``skew_fit.enabled`` of ``meta.yaml``, unless an option decides."""
+    section = f"skew_fit:\n  enabled: {stated}\n" if stated else ""
+    _edit(folder / "meta.yaml", lambda text: text.replace("skew_fit:\n  enabled: false\n", section))
+    draft = _read(folder, replace(REQUEST, options={"skew": option} if option else {}))
+    assert (draft.attention.skew is not None) == charged
+    assert ("skew.csv" in [file.name for file in draft.provenance.files]) == charged
+    assert any("lengths are not charged" in note for note in draft.provenance.notes) != charged
 
 
 def test_without_skew_unequal_lengths_cost_as_much_as_equal_ones(folder: Path) -> None:
@@ -227,6 +308,8 @@ def test_without_skew_unequal_lengths_cost_as_much_as_equal_ones(folder: Path) -
     draft = _read(folder)
     assert draft.attention.skew is None
     assert any("Unequal decode lengths were not measured" in note for note in draft.provenance.notes)
+    with pytest.raises(BadInput, match=r"holds no skew\.csv"):
+        _read(folder, SKEWED)
 
 
 # Damaged sources
@@ -264,7 +347,7 @@ def _line_ends_early(text: str) -> str:
 def test_damage_is_named(folder: Path, name: str, edit: Edit, said: str) -> None:
     _edit(folder / name, edit)
     with pytest.raises(BadInput) as refused:
-        _read(folder)
+        _read(folder, SKEWED)
     assert said in str(refused.value)
 
 

@@ -140,6 +140,30 @@ def test_unequal_decodes_cost_more(tmp_path: Path) -> None:
     assert attention(cost, 1000, 1000) == attention(plain, 1000, 1000)
 
 
+def test_beside_a_chunk_unequal_decodes_have_shares_of_their_own(tmp_path: Path) -> None:
+    """By hand: 64 decodes of mean 1,000, the longest 2,000, beside a chunk: alpha 1.5 of the way; alone 0.25."""
+    beside = {**SKEW, "alpha": [[0.0, 0.0, 0.0], [0.0, 1.5, 3.0]]}
+    plain = changed(tmp_path, dict)
+    batch = BatchShape((Chunk(256, 0),), 64, 64 * 1000, largest_context=2000)
+    alone = batch._replace(chunks=())
+    equal, longest = (
+        plain.parts(BatchShape((), 64, 64 * context, largest_context=context))["attention"]
+        for context in (1000, 2000)
+    )
+
+    def more(cost: ProfileCost, batch: BatchShape) -> float:
+        return cost.step(batch) - plain.step(batch)
+
+    both = changed(tmp_path, lambda content: content["attention"].update(skew=SKEW, mixed_skew=beside))
+    assert more(both, batch) == pytest.approx(1.5 * (longest - equal), rel=1e-9)
+    assert more(both, alone) == pytest.approx(0.25 * (longest - equal), rel=1e-9)
+    one = changed(tmp_path, lambda content: content["attention"].update(skew=SKEW))
+    assert more(one, batch) == pytest.approx(more(one, alone), rel=1e-9)  # where nothing else is known
+    other = changed(tmp_path, lambda content: content["attention"].update(mixed_skew=beside))
+    assert (more(other, batch), more(other, alone)) == (more(both, batch), 0)
+    assert other.needs_spread
+
+
 @pytest.mark.parametrize("largest", [1000, 1400, 1500, 1501, 2000, 3000, 3001, 9000, 40_000])
 def test_lines_of_unequal_decodes_are_exact(tmp_path: Path, largest: int) -> None:
     """Each step of a line is the step of the grown batch, across the edges of the ratio and of the contexts."""
@@ -271,6 +295,10 @@ DAMAGES = [
     (
         _set("attention.skew", {**SKEW, "alpha": [[0, 0, 0], [0, 0, 2]]}),
         r"alpha\[1\]: .*3 shares from 0 to 1",
+    ),
+    (
+        _set("attention.mixed_skew", {**SKEW, "alpha": [[0, 0, 0], [0, 0, -2]]}),
+        r"mixed_skew\.alpha\[1\]: .*3 shares not negative",
     ),
     (_set("graph_sizes", [8, 4]), r"graph_sizes: 4 follows 8"),
     (
