@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from typing import NamedTuple
 _NUMBER = re.compile(
     r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3}(?!\d))?)\s*(.*?)\s*", re.ASCII | re.DOTALL
 )
-_LONGEST = 64  # characters of a quantity that are looked at: enough for any, and no work for a pasted file
+LONGEST = 64
+"""Characters of a quantity that are looked at: enough for any, and no work for a pasted file."""
 
 _SECONDS: Mapping[str, Fraction] = {
     "ns": Fraction(1, 10**9),
@@ -53,6 +54,7 @@ _RATES = {
     **{f"{word}/{per}": factor for word in ("", "requests", "request") for per, factor in _PER.items()},
     **{f"{word}/{per}": factor for word in ("tokens", "output tokens") for per, factor in _PER.items()},
 }
+_PERCENT = {"%": Fraction(1, 100)}
 
 
 class UnitError(ValueError):
@@ -143,7 +145,7 @@ def parse_share(value: object) -> float:
         if value > 1:
             raise UnitError(f"{value!r} is more than the whole", expected, f"{value:g}%")
         return float(value)
-    return _finite(_quantity(value, {"%": Fraction(1, 100)}, expected), value, expected)
+    return _finite(_quantity(value, _PERCENT, expected), value, expected)
 
 
 def format_duration(seconds: float, digits: int | None = 4) -> str:
@@ -194,6 +196,32 @@ def format_share(share: float, digits: int | None = 4) -> str:
     return _rounded(share * 100, digits) + "%"
 
 
+def pattern(parse: Callable[[object], object], *, positive: bool = False) -> str:
+    """The texts that one of the functions above reads, as a regular expression that ECMA 262 knows too.
+
+    Args:
+        parse: e.g. `parse_duration`.
+        positive: whether 0 is left out.
+    """
+    units = "|".join(unit.replace("/", r"\s*/\s*") for unit in _UNITS[parse])
+    power = r"(?:[eE][-+]?[0-9]{1,3})?"
+    number = rf"\+?(?=[0-9.]*[1-9])(?:[0-9]+\.?[0-9]*|\.[0-9]+){power}\s*(?:{units})"
+    if positive:
+        return rf"^\s*{number}\s*$"
+    nothing = rf"[-+]?(?:0+\.?0*|\.0+){power}\s*(?:{units})?"
+    return rf"^\s*(?:{number}|{nothing})\s*$"
+
+
+_UNITS: Mapping[Callable[[object], object], Mapping[str, Fraction]] = {
+    parse_duration: _SECONDS,
+    parse_size: _BYTES,
+    parse_bandwidth: _BYTES_PER_SECOND,
+    parse_compute: _FLOPS,
+    parse_rate: _RATES,
+    parse_share: _PERCENT,
+}
+
+
 def _quantity(value: object, units: Mapping[str, Fraction], expected: str) -> Fraction:
     """The exact value of a quantity in its base unit."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -202,9 +230,9 @@ def _quantity(value: object, units: Mapping[str, Fraction], expected: str) -> Fr
         raise UnitError(f"{value!r} has no unit", expected)
     if not isinstance(value, str):
         raise UnitError(f"{_named(value)} is no quantity", expected)
-    match = _NUMBER.fullmatch(value) if len(value) <= _LONGEST else None
+    match = _NUMBER.fullmatch(value) if len(value) <= LONGEST else None
     if match is None:
-        raise UnitError(f"{value[:_LONGEST]!r} is no quantity", expected)
+        raise UnitError(f"{value[:LONGEST]!r} is no quantity", expected)
     number, unit = Fraction(match[1]), re.sub(r"\s*/\s*", "/", match[2])
     if number < 0:
         raise UnitError(f"{value!r} is negative", expected)

@@ -14,11 +14,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
-    Discriminator,
     PlainValidator,
-    Tag,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -26,10 +23,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from capsim import units
+from capsim.catalog import json_schema
 from capsim.documents import Document, KeyPath
 from capsim.errors import Fault
 
-_TAGGED = "="  # begins the tag of a union's member in pydantic's error places; no key of a schema begins so
+TAGGED = "="  # begins the tag of a union's member in pydantic's error places; no key of a schema begins so
 _DICT_KEY = "[key]"  # ends pydantic's place of an error that is about a mapping's key, not about its value
 
 
@@ -87,7 +85,7 @@ def _with_units(parse: Callable[[object], Any], *, positive: bool) -> PlainValid
             raise refused(f"{shown(value)} is not above 0", "more than 0")
         return quantity
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.quantity(parse, positive=positive))
 
 
 def _read_rate(value: object) -> units.Rate:
@@ -111,7 +109,7 @@ def whole(minimum: int) -> PlainValidator:
             raise refused(f"{value} is too small", expected)
         return value
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.whole_number(minimum))
 
 
 def number(expected: str, accepts: Callable[[float], bool] = math.isfinite) -> PlainValidator:
@@ -124,7 +122,7 @@ def number(expected: str, accepts: Callable[[float], bool] = math.isfinite) -> P
             raise refused(f"{value:g} is out of range", expected)
         return float(value)
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.NUMBER)
 
 
 def share(expected: str, accepts: Callable[[float], bool] = math.isfinite) -> PlainValidator:
@@ -139,7 +137,7 @@ def share(expected: str, accepts: Callable[[float], bool] = math.isfinite) -> Pl
             raise refused(f"{shown(value)} is out of range", expected)
         return fraction
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.share_or_fraction())
 
 
 def choice(*known: str, later: str = "") -> PlainValidator:
@@ -152,7 +150,7 @@ def choice(*known: str, later: str = "") -> PlainValidator:
         expected = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
         raise refused(what, expected, closest(value, known) if isinstance(value, str) else "")
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.one_of(*known))
 
 
 def _read_text(value: object) -> str:
@@ -170,8 +168,8 @@ def _read_boolean(value: object) -> bool:
     raise refused(f"{shown(value)} is neither true nor false", "true or false", meant)
 
 
-Text = Annotated[str, PlainValidator(_read_text)]
-Boolean = Annotated[bool, PlainValidator(_read_boolean)]
+Text = Annotated[str, PlainValidator(_read_text, json_schema_input_type=json_schema.TEXT)]
+Boolean = Annotated[bool, PlainValidator(_read_boolean, json_schema_input_type=json_schema.BOOLEAN)]
 Count = Annotated[int, whole(0)]
 PositiveCount = Annotated[int, whole(1)]
 Duration = Annotated[float, _with_units(units.parse_duration, positive=False)]
@@ -179,42 +177,10 @@ PositiveDuration = Annotated[float, _with_units(units.parse_duration, positive=T
 Size = Annotated[int, _with_units(units.parse_size, positive=True)]
 Bandwidth = Annotated[float, _with_units(units.parse_bandwidth, positive=True)]
 Compute = Annotated[float, _with_units(units.parse_compute, positive=True)]
-PositiveRate = Annotated[units.Rate, PlainValidator(_read_rate)]
-
-
-def member(name: str) -> Tag:
-    """Marks the member of a union that `chosen_by` selects with this word."""
-    return Tag(_TAGGED + name)
-
-
-def chosen_by(key: str, *known: str, default: str = "") -> tuple[Discriminator, BeforeValidator]:
-    """Selects the member of a union of sections by the word at `key`; annotate the union with both.
-
-    Args:
-        key: the key that every member has.
-        known: its words, each the `member` name of one section.
-        default: the word where the key is missing; empty: the key is required.
-    """
-
-    def check(value: object) -> object:
-        if value is None and default:
-            return {}
-        if not isinstance(value, dict):
-            raise refused(f"{shown(value)} is no mapping", f"a mapping with the key {key}")
-        if key not in value:
-            if default:
-                return value
-            raise refused(f"the key {key} is missing", f"{key}: one of {', '.join(known)}")
-        word = value[key]
-        if not isinstance(word, str) or word not in known:
-            suggestion = closest(word, known) if isinstance(word, str) else ""
-            raise refused(f"{key} {shown(word)} is not known", f"one of {', '.join(known)}", suggestion)
-        return value
-
-    def select(value: Any) -> str:
-        return _TAGGED + str(value.get(key, default) if isinstance(value, dict) else getattr(value, key))
-
-    return Discriminator(select), BeforeValidator(check)
+PositiveRate = Annotated[
+    units.Rate,
+    PlainValidator(_read_rate, json_schema_input_type=json_schema.quantity(units.parse_rate, positive=True)),
+]
 
 
 def validated(section: type[AnySection], document: Document, faults: list[Fault]) -> AnySection | None:
@@ -275,8 +241,8 @@ def _attempt(
 def _path(detail: ErrorDetails) -> KeyPath:
     """Path in the document of pydantic's error place, which also holds the tags of unions."""
     *around, last = [part for part in detail["loc"] if part != _DICT_KEY] or [""]
-    kept = [part for part in around if not (isinstance(part, str) and part.startswith(_TAGGED))]
-    tagged = isinstance(last, str) and last.startswith(_TAGGED) and detail["type"] != "extra_forbidden"
+    kept = [part for part in around if not (isinstance(part, str) and part.startswith(TAGGED))]
+    tagged = isinstance(last, str) and last.startswith(TAGGED) and detail["type"] != "extra_forbidden"
     return tuple(kept) if tagged else (*kept, last)
 
 

@@ -17,9 +17,14 @@ import click
 from capsim import __version__
 from capsim.cli.catalog import catalog
 from capsim.cli.check import check
+from capsim.cli.doctor import doctor
+from capsim.cli.explain import explain
 from capsim.cli.fit import fit
+from capsim.cli.init import init
 from capsim.cli.plan import plan
 from capsim.cli.run import run
+from capsim.cli.schema import schema
+from capsim.cli.sweep import sweep
 from capsim.cli.validate import validate
 from capsim.errors import BadInput, CapsimError, Fault, Infeasible
 
@@ -56,7 +61,7 @@ def cli() -> None:
     """
 
 
-for command in (catalog, check, fit, run, plan, validate):
+for command in (catalog, check, doctor, explain, fit, init, run, plan, schema, sweep, validate):
     cli.add_command(command)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from capsim.cli.hardware import cores
 from capsim.scenario import Scenario, load
 
 Command = Callable[..., Any]
@@ -20,7 +20,7 @@ def scenario_options(command: Command) -> Command:
         click.option(
             "--jobs",
             type=click.IntRange(min=1),
-            default=_cores,
+            default=cores,
             show_default="all cores",
             help="Processes for simulations; the answer does not depend on it.",
         ),
@@ -52,7 +52,3 @@ def read_scenario(path: Path, overrides: tuple[str, ...], seed: int | None) -> S
     """
     changes = overrides if seed is None else (*overrides, f"seed={seed}")
     return load(path, changes)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -20,9 +20,10 @@ class Ledger:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._records: dict[str, Record] = {}
-        if path is not None and path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
+        for line in text.splitlines():
+            self._read(line)
+        self._torn = bool(text) and not text.endswith("\n")
 
     def _read(self, line: str) -> None:
         try:
@@ -43,6 +44,8 @@ class Ledger:
         text = json.dumps(record)
         self._records[key] = json.loads(text)
         if self._path is not None:
+            end = "\n" if self._torn else ""  # a line that was cut off must not swallow the next one
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f'{{"key": {json.dumps(key)}, "record": {text}}}\n')
+                file.write(f'{end}{{"key": {json.dumps(key)}, "record": {text}}}\n')
+            self._torn = False
         return self._records[key]

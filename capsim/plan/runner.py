@@ -36,20 +36,21 @@ class Runner:
         missing = [e for e in dict.fromkeys(experiments) if self._ledger.get(self._key(e)) is None]
         if missing:
             self._progress.start(stage, len(missing))
-        for experiment, sample in zip(missing, self._perform(missing), strict=True):
+        for experiment, sample in self._perform(missing):
             self._ledger.put(self._key(experiment), sample)
             self.performed += 1
             self._progress.advance()
         return [self._done(experiment) for experiment in experiments]
 
-    def _perform(self, experiments: Sequence[Experiment]) -> Iterator[Sample]:
+    def _perform(self, experiments: Sequence[Experiment]) -> Iterator[tuple[Experiment, Sample]]:
+        """Each as soon as it is done, so that whatever ends this process loses none that is finished."""
         if self._jobs == 1 or len(experiments) < 2:
-            return (perform(self.deployment, experiment) for experiment in experiments)
+            return (_performed(self.deployment, experiment) for experiment in experiments)
         from joblib import Parallel, delayed  # not needed to check or run a scenario
 
-        parallel = Parallel(n_jobs=self._jobs, return_as="generator", batch_size=1)
-        tasks: Iterable[object] = (delayed(perform)(self.deployment, e) for e in experiments)
-        samples: Iterator[Sample] = parallel(tasks)
+        parallel = Parallel(n_jobs=self._jobs, return_as="generator_unordered", batch_size=1)
+        tasks: Iterable[object] = (delayed(_performed)(self.deployment, e) for e in experiments)
+        samples: Iterator[tuple[Experiment, Sample]] = parallel(tasks)
         return samples
 
     def _done(self, experiment: Experiment) -> Sample:
@@ -60,3 +61,7 @@ class Runner:
 
     def _key(self, experiment: Experiment) -> str:
         return f"{self.deployment.fingerprint} {experiment.key}"
+
+
+def _performed(deployment: Deployment, experiment: Experiment) -> tuple[Experiment, Sample]:
+    return experiment, perform(deployment, experiment)

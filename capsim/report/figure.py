@@ -145,7 +145,7 @@ def _latency(panel: Axes, metric: str, knee: Knee) -> None:
         said = f"limit of {name}: {duration(limit)}"
         panel.axhline(1000 * limit, color=colour, linewidth=1.6, linestyle=LIMIT, label=said)
         shown.append(1000 * limit)
-    _logarithmic(panel, [value for value in shown if value > 0])
+    logarithmic(panel, [value for value in shown if value > 0])
     endless = knee.infinite(metric)
     if endless:
         edge = panel.get_xaxis_transform()
@@ -160,7 +160,7 @@ def _latency(panel: Axes, metric: str, knee: Knee) -> None:
     panel.set_ylabel(f"{metric.upper()}, ms\n(log scale)")
 
 
-def _logarithmic(panel: Axes, shown: list[float]) -> None:
+def logarithmic(panel: Axes, shown: list[float]) -> None:
     """Scale the axis to these figures."""
     if not shown:
         panel.set_yticks([])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
 from pathlib import Path
 
 from capsim.catalog import Gpu, Model, load_gpu, load_model
@@ -11,7 +13,15 @@ from capsim.catalog.loader import is_path
 from capsim.catalog.schema import closest, shown
 from capsim.documents import Document, KeyPath
 from capsim.errors import BadInput, Fault
-from capsim.scenario.file import EngineSection, LengthSection, PrefixSection, ScenarioSection, percentile
+from capsim.scenario.file import (
+    EngineSection,
+    LengthSection,
+    PrefixSection,
+    PrioritySection,
+    ScenarioSection,
+    percentile,
+)
+from capsim.units import format_share
 
 REQUIRED = {
     "version": "1",
@@ -245,6 +255,19 @@ class Checks:
                 self.report((*place, key, "high"), f"{high} is less than low ({low})", f"at least {low}")
         if synthetic.prefix is not None:
             self._prefix(synthetic.prefix, synthetic.prompt_tokens)
+        if synthetic.priorities and self.sound((*place, "priorities")):
+            self._priorities(synthetic.priorities)
+
+    def _priorities(self, priorities: Many[PrioritySection]) -> None:
+        """Each priority once, and every request has one."""
+        place: KeyPath = ("demand", "synthetic", "priorities")
+        values = [each.priority for each in priorities]
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                self.report((*place, index, "priority"), f"{value} is stated before", "each priority once")
+        total = sum(each.share for each in priorities)
+        if not math.isclose(total, 1.0, abs_tol=1e-9):
+            self.report(place, f"the shares sum up to {format_share(total)}", "100%", of_key=True)
 
     def _prefix(self, prefix: PrefixSection, prompt: LengthSection) -> None:
         """A prefix that no prompt is long enough for would be shared by none."""

@@ -63,6 +63,9 @@ class EngineSettings:
         async_scheduling: a step is scheduled while the one before runs.
         scheduler_reserve_full_isl: a sequence is admitted only when blocks for its whole prompt are free.
         watermark: share of the KV blocks that an admission leaves free, unless nothing runs.
+        long_prefill_token_threshold: most tokens of one prompt computed in one step, so that a long prompt leaves room
+            for those behind it; 0: no such limit.
+        scheduling_policy: ``fcfs``, in order of arrival, or ``priority``, the smallest priority first.
         kv_offload: tiers behind the GPU's memory that KV is written to and found in, the nearest first.
         limit_mm_per_prompt: most images of a prompt.
     """
@@ -87,5 +90,7 @@ class EngineSettings:
     async_scheduling: bool
     scheduler_reserve_full_isl: bool
     watermark: float
+    long_prefill_token_threshold: int
+    scheduling_policy: str
     kv_offload: tuple[OffloadSettings, ...]
     limit_mm_per_prompt: LimitSettings

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator
 
+from capsim.catalog import json_schema
 from capsim.catalog.schema import (
     Bandwidth,
     Boolean,
@@ -23,19 +24,19 @@ from capsim.catalog.schema import (
     Size,
     Text,
     choice,
-    chosen_by,
-    member,
     number,
     refused,
     share,
     shown,
     whole,
 )
+from capsim.catalog.union import chosen_by, member
 
 PositiveShare = Annotated[float, share("more than 0% and at most 100%", lambda fraction: 0 < fraction <= 1)]
 PositiveNumber = Annotated[float, number("a number above 0", lambda value: value > 0)]
 MeanTokens = Annotated[float, number("tokens, at least 1", lambda value: value >= 1)]
-_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+_PERCENTILE = re.compile(r"p([0-9]+(?:\.[0-9]+)?)")
+_PERCENTILE_NAMES = r"^p(?=[0-9.]*[1-9])0*(?:[0-9]{1,2}(?:\.[0-9]+)?|100(?:\.0+)?)$"
 
 
 def _version(value: object) -> int:
@@ -54,7 +55,25 @@ def _only(accepted: bool, reason: str) -> PlainValidator:
         what = reason if isinstance(value, bool) else f"{shown(value)} is neither true nor false"
         raise refused(what, position)
 
-    return PlainValidator(read)
+    return PlainValidator(read, json_schema_input_type=json_schema.one_of(accepted))
+
+
+NO_PARTIAL_PREFILLS = (
+    "vLLM's V1 engine refuses another (0.19: 'Concurrent Partial Prefill is not supported'); "
+    "long_prefill_token_threshold alone lets several prompts be half computed"
+)
+
+
+def _one(reason: str) -> PlainValidator:
+    """Field of a count that must be 1."""
+
+    def read(value: object) -> int:
+        if value == 1 and not isinstance(value, bool):
+            return 1
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        raise refused(reason if whole else f"{shown(value)} is no whole number", "1")
+
+    return PlainValidator(read, json_schema_input_type=json_schema.one_of(1))
 
 
 class LimitsSection(Section):
@@ -99,6 +118,10 @@ class EngineSection(Section):
     async_scheduling: Boolean | None = None
     scheduler_reserve_full_isl: Boolean | None = None
     watermark: Annotated[float, share("at least 0% and less than 100%", lambda part: part < 1)] = 0.0
+    long_prefill_token_threshold: Count = 0
+    max_num_partial_prefills: Annotated[int, _one(NO_PARTIAL_PREFILLS)] = 1
+    max_long_partial_prefills: Annotated[int, _one(NO_PARTIAL_PREFILLS)] = 1
+    scheduling_policy: Annotated[str, choice("fcfs", "priority")] = "fcfs"
     kv_offload: list[OffloadSection] = Field(default_factory=list)
     limit_mm_per_prompt: LimitsSection = LimitsSection()
 
@@ -217,6 +240,13 @@ class PrefixSection(Section):
     share: PositiveShare = 1.0
 
 
+class PrioritySection(Section):
+    """One of `demand.synthetic.priorities`."""
+
+    priority: Annotated[int, whole(-1_000_000)]
+    share: PositiveShare
+
+
 class SyntheticSection(Section):
     """`demand.synthetic`."""
 
@@ -224,6 +254,7 @@ class SyntheticSection(Section):
     prompt_tokens: LengthSection
     output_tokens: LengthSection
     prefix: PrefixSection | None = None
+    priorities: list[PrioritySection] = Field(default_factory=list)
 
 
 def _scalar(value: object) -> object:
@@ -240,7 +271,9 @@ class DemandSection(Section):
     target: PositiveRate | None = None
     trace: TraceSection | None = None
     synthetic: SyntheticSection | None = None
-    sampling: dict[str, Annotated[Any, PlainValidator(_scalar)]] = Field(default_factory=dict)
+    sampling: dict[
+        str, Annotated[Any, PlainValidator(_scalar, json_schema_input_type=json_schema.SCALAR)]
+    ] = Field(default_factory=dict)
 
 
 class LatenciesSection(Section):
@@ -284,7 +317,10 @@ def _percentile_key(name: object) -> str:
     raise refused(f"{shown(name)} is no percentile", "p95 or the like, above p0 and at most p100")
 
 
-Gates = dict[Annotated[str, PlainValidator(_percentile_key)], PositiveDuration]
+_PERCENTILE_NAME = json_schema.declared({"type": "string", "pattern": _PERCENTILE_NAMES})
+Gates = dict[
+    Annotated[str, PlainValidator(_percentile_key, json_schema_input_type=_PERCENTILE_NAME)], PositiveDuration
+]
 
 
 class QualitySection(Section):
@@ -322,7 +358,9 @@ class PlanSection(Section):
 class ScenarioSection(Section):
     """The whole file; what is required is None where it is missing, so that all the rest can be checked."""
 
-    version: Annotated[int, PlainValidator(_version)] | None = None
+    version: Annotated[int, PlainValidator(_version, json_schema_input_type=json_schema.one_of(1))] | None = (
+        None
+    )
     name: Text | None = None
     model: Text | None = None
     gpu: Text | None = None

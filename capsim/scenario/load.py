@@ -39,6 +39,7 @@ from capsim.scenario.settings import (
     LinearSettings,
     PlanSettings,
     PrefixSettings,
+    PrioritySettings,
     ProfileSettings,
     RooflineSettings,
     Scenario,
@@ -99,7 +100,8 @@ def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
 
 
 def _engine(engine: EngineSection, model: Model) -> EngineSettings:
-    fields = engine.model_dump(exclude={"num_gpu_blocks_override"})
+    restated = {"num_gpu_blocks_override", "max_num_partial_prefills", "max_long_partial_prefills"}
+    fields = engine.model_dump(exclude=restated)
     fields["max_model_len"] = engine.max_model_len or model.max_position_embeddings
     fields["num_gpu_blocks"] = engine.num_gpu_blocks or engine.num_gpu_blocks_override
     for setting in SINCE:
@@ -131,6 +133,7 @@ def _demand(demand: DemandSection, files: Files) -> DemandSettings:
             prompt_tokens=_lengths(demand.synthetic.prompt_tokens),
             output_tokens=_lengths(demand.synthetic.output_tokens),
             prefix=_prefix(demand.synthetic.prefix),
+            priorities=tuple(PrioritySettings(**each.model_dump()) for each in demand.synthetic.priorities),
         )
     return DemandSettings(demand.target.per_second, demand.target.unit, trace, synthetic, demand.sampling)
 

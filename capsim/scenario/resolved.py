@@ -110,6 +110,10 @@ def _synthetic(synthetic: SyntheticSettings) -> dict[str, Any]:
     if synthetic.prefix is not None:
         prefix = dataclasses.asdict(synthetic.prefix)
         plain["prefix"] = {**prefix, "share": _share(synthetic.prefix.share)}
+    if synthetic.priorities:
+        plain["priorities"] = [
+            {"priority": each.priority, "share": _share(each.share)} for each in synthetic.priorities
+        ]
     return plain
 
 

@@ -140,13 +140,27 @@ class PrefixSettings:
 
 
 @dataclass(frozen=True)
+class PrioritySettings:
+    """Requests of one priority.
+
+    Attributes:
+        priority: the smaller goes first, where the engine's scheduling policy is ``priority``.
+        share: of the requests that have it.
+    """
+
+    priority: int
+    share: float
+
+
+@dataclass(frozen=True)
 class SyntheticSettings:
-    """A synthetic workload; without `prefix` no two prompts share anything."""
+    """A synthetic workload; without `prefix` no two prompts share anything, without `priorities` all are alike."""
 
     arrivals: ArrivalSettings
     prompt_tokens: LengthSettings
     output_tokens: LengthSettings
     prefix: PrefixSettings | None = None
+    priorities: tuple[PrioritySettings, ...] = ()
 
 
 @dataclass(frozen=True)

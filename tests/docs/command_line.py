@@ -14,6 +14,7 @@ from capsim.cli.main import cli
 _VALUES = {
     "integer range": "N",
     "integer": "N",
+    "float range": "X",
     "text": "TEXT",
     "choice": "NAME",
     "directory": "FOLDER",

@@ -13,6 +13,7 @@ from tests.docs.profile_tables import (
 )
 from tests.docs.roofline_figures import roofline_figures
 from tests.docs.scenario_keys import scenario_keys
+from tests.docs.transfer_table import carried_over, steps_carried_over
 
 GENERATORS: dict[str, Callable[[], list[str]]] = {
     "chunks and decodes together": mixed_attention,
@@ -22,7 +23,9 @@ GENERATORS: dict[str, Callable[[], list[str]]] = {
     "figures of the roofline": roofline_figures,
     "format of a profile": profile_format,
     "keys of a scenario": scenario_keys,
+    "kernels carried over": carried_over,
     "points faster than the GPU": raised_points,
     "steps beside an independent composition": independent_steps,
+    "steps carried over": steps_carried_over,
 }
 """Who writes a generated part, by its name."""

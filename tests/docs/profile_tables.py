@@ -61,7 +61,7 @@ def raised_points() -> list[str]:
         if points:
             where = "; ".join(f"{table.strip()} {count} (up to {most} %)" for table, count, most in points)
             rows.append((f"`{name}`", f"{sum(int(count) for _, count, _ in points)}", where))
-    return _table(("Profile", "Points", "Where"), rows)
+    return markdown_table(("Profile", "Points", "Where"), rows)
 
 
 def independent_steps() -> list[str]:
@@ -78,7 +78,7 @@ def independent_steps() -> list[str]:
         )
         for step, other in zip(shown(H200).steps, others, strict=True)
     ]
-    return _table(("Step", "aiconfigurator", "Profile without the host", "Difference", "With the host"), rows)
+    return markdown_table(("Step", "aiconfigurator", "Profile without the host", "Difference", "With the host"), rows)
 
 
 def mixed_attention() -> list[str]:
@@ -95,7 +95,7 @@ def mixed_attention() -> list[str]:
             shape = shape_text(equal_batch(new, 0, decodes, context))
             seconds = (chunk, rest, ratio * (chunk + rest))
             rows.append((f"`{name}`", shape, *(f"{1e6 * each:.0f} us" for each in seconds), f"{ratio:.2f}"))
-    return _table(("Profile", "Step", "Chunk alone", "Decodes alone", "Together", "Together / sum"), rows)
+    return markdown_table(("Profile", "Step", "Chunk alone", "Decodes alone", "Together", "Together / sum"), rows)
 
 
 def _by_kind(
@@ -106,10 +106,11 @@ def _by_kind(
         found = {Kind(error.regime, error.size): text(error) for error in errors(name)}
         if found:
             rows.append((f"`{name}`", *(found.get(kind, "-") for kind in KINDS)))
-    return _table(("Profile", *(f"{kind.regime}, {kind.size}" for kind in KINDS)), rows)
+    return markdown_table(("Profile", *(f"{kind.regime}, {kind.size}" for kind in KINDS)), rows)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table between empty ones."""
     return ["", *_lines(head, rows), ""]
 
 

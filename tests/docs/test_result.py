@@ -19,7 +19,8 @@ from tests.docs.test_pages import QUICK_START
 PAGE = ROOT / "docs" / "reference" / "result.md"
 SCENARIO = "configs/scenarios/chat-llama-3.1-8b-h200.yaml"
 SYNTHETIC = (
-    "'{prompt_tokens: {distribution: fixed, value: 9}, output_tokens: {distribution: fixed, value: 9}}'"
+    "'{prompt_tokens: {distribution: fixed, value: 9}, output_tokens: {distribution: fixed, value: 9},"
+    " priorities: [{priority: 0, share: 50%}, {priority: 1, share: 50%}]}'"
 )
 RESULTS = (
     ("plan", QUICK_START, "chat-llama-3.1-8b-h200"),

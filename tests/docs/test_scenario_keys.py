@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from capsim.catalog.schema import Section
 from capsim.scenario import file
-from tests.docs.scenario_keys import EFFICIENCY, MEANINGS, SECTIONS, scenario_keys
+from capsim.scenario.meanings import MEANINGS, SECTIONS
+from tests.docs.scenario_keys import EFFICIENCY, scenario_keys
 
 
 def keys() -> set[str]:
