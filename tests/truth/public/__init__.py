@@ -1,0 +1,1 @@
+"""Published serving measurements against simulations of them: ``python -m tests.truth.public``."""
