@@ -20,7 +20,7 @@ from calibrate.show import error_lines
 from capsim.cost import BatchShape, Profile, ProfileCost, load_profile
 from capsim.errors import BadInput, Fault
 
-STEP_SOURCES = ("vllm-bench-forward", "dynamo-fpm", "sglang-one-batch")
+STEP_SOURCES = ("vllm-bench-forward", "dynamo-fpm", "sglang-one-batch", "engine-steps")
 """Importers of whole steps, whose rows can be compared with a profile as they are."""
 AGREE, CLOSE = 0.05, 0.15
 """Median relative differences: two runs of one benchmark differ by a few per cent, and from about 15 % on a plan

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,7 +48,8 @@ class Provenance:
 
     Attributes:
         gpu: capsim's catalog name.
-        gpu_name: the GPU as the source names it.
+        gpu_name: the GPU that was measured, as the source names it.
+        derived_from: its catalog name where it is another one than `gpu`; else empty.
         engine, engine_version: whose kernels were measured.
         model: what was measured; its name and sizes are written.
         dtype, kv_dtype: of weights and of KV.
@@ -66,6 +67,7 @@ class Provenance:
 
     gpu: str
     gpu_name: str
+    derived_from: str = field(default="", kw_only=True)
     engine: str
     engine_version: str
     model: Model
@@ -91,8 +93,9 @@ class Provenance:
             members["model"]["experts"] = asdict(self.model.experts)
         else:
             del members["expert_parallel_size"]
-        if not self.routing:
-            del members["routing"]
+        for optional in ("derived_from", "routing"):
+            if not members[optional]:
+                del members[optional]
         members["files"] = [vars(file) for file in self.files]
         members["notes"] = list(self.notes)
         return members
@@ -128,7 +131,7 @@ class Operator:
         name: the field's name, e.g. ``qkv_proj``.
         per: ``tokens`` or ``sequences`` of the batch.
         times: calls in one step.
-        tag: ``measured``, ``fitted`` or ``assumed``.
+        tag: ``measured``, ``fitted``, ``derived`` or ``assumed``.
         curve: seconds of one call.
         aligned: seconds at counts that are multiples of `multiple`, where the kernel prefers them.
         multiple: the alignment; 0 without one.
@@ -156,7 +159,7 @@ class Grid:
     """A table over several axes.
 
     Attributes:
-        tag: ``measured``, ``fitted`` or ``assumed``.
+        tag: ``measured``, ``fitted``, ``derived`` or ``assumed``.
         axes: strictly increasing counts (or ratios) by axis name, outermost first.
         values: seconds of one layer's call (or alpha), shape: the lengths of the axes.
         quantity: the key of the values in the file, ``seconds`` or ``alpha``.
@@ -173,6 +176,10 @@ class Grid:
         return {"tag": self.tag, **axes, self.quantity: rounded(self.values.tolist())}
 
 
+GRIDS = ("prefill", "decode", "mixed", "skew", "mixed_skew")
+"""Tables of attention, in the order of the file."""
+
+
 @dataclass(frozen=True)
 class Attention:
     """Attention of one layer; see `capsim.cost.load_profile` for the meaning of each table.
@@ -183,6 +190,7 @@ class Attention:
         decode: axes ``decodes``, ``context``.
         mixed: axes ``new``, ``past``, ``decodes``, ``context``, or None.
         skew: axes ``decodes``, ``ratio``, quantity ``alpha``, or None.
+        mixed_skew: the same beside a chunk.
     """
 
     times: int
@@ -190,10 +198,11 @@ class Attention:
     decode: Grid
     mixed: Grid | None = None
     skew: Grid | None = None
+    mixed_skew: Grid | None = None
 
     def members(self) -> dict[str, Any]:
         """The object of the file."""
-        grids = {"prefill": self.prefill, "decode": self.decode, "mixed": self.mixed, "skew": self.skew}
+        grids = {name: getattr(self, name) for name in GRIDS}
         present = {name: grid.members() for name, grid in grids.items() if grid is not None}
         return {"times": self.times, **present}
 
@@ -231,7 +240,7 @@ class Draft:
         operators: in the order of execution.
         attention: its tables.
         host: seconds of each step that the GPU waits for the CPU.
-        host_tag: ``measured``, ``fitted`` or ``assumed``.
+        host_tag: ``measured``, ``fitted``, ``derived`` or ``assumed``.
         ranges: lowest and highest measured count by the names in `RANGES`.
         graph_sizes: token counts captured as CUDA graphs; empty without graphs.
         held_out: errors on shapes that the tables do not hold.
@@ -260,6 +269,30 @@ class Draft:
         }
         return _json(members) + "\n"
 
+    def derived_from(self, gpu: str, *, decode_measured: bool = False) -> Draft:
+        """The same figures, called derived where they are another GPU's, carried over.
+
+        Args:
+            gpu: catalog name of the one that was measured.
+            decode_measured: decode attention alone was measured on the profile's own GPU.
+        """
+        attention = self.attention
+        decode = (
+            attention.decode
+            if decode_measured
+            else replace(attention.decode, tag=_derived(attention.decode.tag))
+        )
+        return replace(
+            self,
+            provenance=replace(self.provenance, derived_from=gpu),
+            operators=tuple(replace(each, tag=_derived(each.tag)) for each in self.operators),
+            attention=replace(
+                attention,
+                prefill=replace(attention.prefill, tag=_derived(attention.prefill.tag)),
+                decode=decode,
+            ),
+        )
+
     def profile(self) -> Profile:
         """The profile as capsim will read it.
 
@@ -283,6 +316,10 @@ class Draft:
         except OSError as error:
             raise BadInput(Fault(str(path), f"cannot be written: {error.strerror or error}")) from error
         return profile
+
+
+def _derived(tag: str) -> str:
+    return "assumed" if tag == "assumed" else "derived"
 
 
 def rounded(value: Any) -> Any:

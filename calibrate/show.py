@@ -173,10 +173,11 @@ def error_lines(errors: Any) -> list[str]:
 
 def _head(profile: Profile) -> list[str]:
     stated = profile.provenance
+    derived = "derived from " if stated.derived_from else ""
     facts: Mapping[str, str] = {
         "profile": profile.source,
         "model": f"{stated.model}, {stated.dtype} weights, {stated.kv_dtype} KV",
-        "GPU": f"{stated.tensor_parallel_size} x {stated.gpu} ({stated.gpu_name})",
+        "GPU": f"{stated.tensor_parallel_size} x {stated.gpu} ({derived}{stated.gpu_name})",
         "engine": f"{stated.engine} {stated.engine_version}",
         "measured": f"{stated.date}, by {stated.measured_by}",
         "licence": f"{stated.licence}; {stated.attribution}",
@@ -216,9 +217,10 @@ def _tables(profile: Profile) -> list[tuple[str, str, str, str, str]]:
     if mixed := attention.mixed:
         sizes["mixed"] = tuple(map(len, (mixed.new, mixed.past, mixed.decodes, mixed.context)))
         axes["mixed"] = "new, past, decodes, context"
-    if skew := attention.skew:
-        sizes["skew"] = (len(skew.decodes), len(skew.ratio))
-        axes["skew"] = "decodes, longest / mean context"
+    for name, skew in (("skew", attention.skew), ("mixed_skew", attention.mixed_skew)):
+        if skew:
+            sizes[name] = (len(skew.decodes), len(skew.ratio))
+            axes[name] = "decodes, longest / mean context"
     for name, size in sizes.items():
         extent = " x ".join(map(str, size))
         rows.append((f"attention, {name}", axes[name], str(attention.times), profile.tags[name], extent))

@@ -34,6 +34,9 @@ def small_draft() -> Draft:
         skew=Grid(
             "fitted", {"decodes": (2, 64), "ratio": (1.0, 2.5)}, np.array([[0.0, 0.5], [0.1, 0.2]]), "alpha"
         ),
+        mixed_skew=Grid(
+            "fitted", {"decodes": (2, 64), "ratio": (1.0, 2.5)}, np.array([[0.0, 1.5], [0.1, 0.2]]), "alpha"
+        ),
     )
     operators = (
         Operator(
@@ -89,6 +92,8 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert profile.attention.mixed.seconds[1][1][1][1] == 16e-5
     assert profile.attention.skew is not None
     assert profile.attention.skew.alpha == ((0.0, 0.5), (0.1, 0.2))
+    assert profile.attention.mixed_skew is not None
+    assert profile.attention.mixed_skew.alpha == ((0.0, 1.5), (0.1, 0.2))
     assert profile.held_out[0].bias == -0.003
     assert profile.graph_sizes == (1, 8, 64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from calibrate.draft import Draft, Operator, Provenance
@@ -14,12 +15,14 @@ from calibrate.importers.aiconfigurator.gemm import GemmTable, gemm_calls, gemm_
 from calibrate.importers.aiconfigurator.operators import all_reduce, elementwise_operators
 from calibrate.importers.aiconfigurator.parquet_source import INSTALLED, ParquetSource, installed
 from calibrate.importers.aiconfigurator.source import Heads, Source
+from calibrate.importers.aiconfigurator.supplement import SupplementedSource
+from calibrate.importers.aiconfigurator.transfer import Transfer, TransferredSource
 from capsim.catalog import Gpu, load_gpu
 from capsim.catalog.model import check_dtype
 from capsim.cost import Efficiency
 from capsim.errors import BadInput, Fault
 
-OPTIONS = ("release", "date", "gpu_name")
+OPTIONS = ("release", "date", "gpu_name", "decode_attention", "decode_attention_by")
 EXPERT_OPTIONS = ("routing", "expert_parallel_size")
 
 _HEAD_DTYPE = "bfloat16"  # published fp8 checkpoints keep the output projection in 16 bits
@@ -63,12 +66,17 @@ def read(path: Path, request: ImportRequest) -> Draft:
     _check(request)
     key_value = model.kv_heads_of_rank(ranks)
     heads = Heads(model.attention_heads // ranks, key_value, model.head_dim, request.kv_dtype)
-    source = open_source(path, request)
+    measured = open_source(path, request)
+    transfer = _transfer(request)
+    source = measured if transfer is None else TransferredSource(measured, transfer)
+    if "decode_attention" in request.options:
+        source = _supplemented(source, request.options)
     layers = GemmTable(source.gemm(request.dtype), request.dtype)
     head = layers if request.dtype == _HEAD_DTYPE else GemmTable(source.gemm(_HEAD_DTYPE), _HEAD_DTYPE)
     prefill, decode = source.prefill(heads), source.decode(heads)
-    gpu = _gpu(source, request)
-    ceilings, journal = Ceilings.of(gpu), Journal()
+    gpu = _gpu(measured, request) if transfer is None else transfer.target.gpu
+    ceilings = Ceilings.of(gpu) if transfer is None else transfer.target
+    journal = Journal(sentences=list(source.notes))
     operators = gemm_operators(layers, gemms(model, ranks), gemm_calls(model), ceilings, journal)
     routing = ""
     if model.experts is not None:
@@ -83,9 +91,14 @@ def read(path: Path, request: ImportRequest) -> Draft:
     assumed = elementwise_operators(model, gpu, ranks, request.kv_dtype)
     host = Efficiency().host_overhead if request.host_overhead is None else request.host_overhead
     operators = sorted(operators + assumed, key=lambda operator: _ORDER.index(operator.name))
-    return Draft(
+    draft = Draft(
         provenance=_provenance(
-            source, request, gpu, routing, (*journal.notes(ceilings), *_gaps(source, request, assumed))
+            source,
+            measured.gpu_name,
+            request,
+            gpu,
+            routing,
+            (*journal.notes(ceilings), *_gaps(source, request, assumed)),
         ),
         operators=tuple(operators),
         attention=tables.attention(model.layers),
@@ -94,6 +107,17 @@ def read(path: Path, request: ImportRequest) -> Draft:
         ranges=_ranges(operators, tables),
         graph_sizes=_GRAPH_SIZES if source.engine == "vllm" else (),
     )
+    if transfer is None:
+        return draft
+    return draft.derived_from(transfer.measured.gpu.name, decode_measured=bool(source.attributions))
+
+
+def _supplemented(source: Source, options: Mapping[str, str]) -> Source:
+    by = options.get("decode_attention_by")
+    if by is None:
+        what = "decode_attention needs whose figures they are and under which licence"
+        raise BadInput(Fault("--option", what, "", "decode_attention_by=WHO"))
+    return SupplementedSource(source, Path(options["decode_attention"]), by)
 
 
 def _check(request: ImportRequest) -> None:
@@ -120,6 +144,17 @@ def open_source(path: Path, request: ImportRequest) -> Source:
         return CsvSource(folder, engine, request.engine_version)
     expected = f"a folder with gemm_{engine}_us.csv, or with gemm/{engine}/VERSION/gemm_perf.parquet"
     raise BadInput(Fault(str(path), "holds no kernel tables of this engine", "", expected))
+
+
+def _transfer(request: ImportRequest) -> Transfer | None:
+    """How times become those of another GPU; None where they stay."""
+    if request.scale_to is None:
+        return None
+    if request.gpu is None:
+        raise BadInput(
+            Fault("--scale-to", "needs the GPU that was measured", "", "--gpu with its catalog name")
+        )
+    return Transfer.between(load_gpu(request.gpu), load_gpu(request.scale_to))
 
 
 def _gpu(source: Source, request: ImportRequest) -> Gpu:
@@ -171,13 +206,13 @@ def _gaps(source: Source, request: ImportRequest, assumed: list[Operator]) -> li
 
 
 def _provenance(
-    source: Source, request: ImportRequest, gpu: Gpu, routing: str, notes: tuple[str, ...]
+    source: Source, gpu_name: str, request: ImportRequest, gpu: Gpu, routing: str, notes: tuple[str, ...]
 ) -> Provenance:
     release = request.options.get("release", source.release)
     date = request.options.get("date")
     return Provenance(
         gpu=gpu.name,
-        gpu_name=source.gpu_name or request.options.get("gpu_name", gpu.name),
+        gpu_name=gpu_name or request.options.get("gpu_name", request.gpu or gpu.name),
         engine=source.engine,
         engine_version=source.engine_version,
         model=request.model,
@@ -192,6 +227,7 @@ def _provenance(
         attribution=(
             f"Kernel times from NVIDIA {release} (https://github.com/ai-dynamo/aiconfigurator), Apache-2.0, Copyright "
             "NVIDIA CORPORATION & AFFILIATES; selected, interpolated, smoothed and composed by capsim, see the notes"
+            + "".join(f"; {other}" for other in source.attributions)
         ),
         importer="aiconfigurator",
         files=tuple(source.files),

@@ -42,6 +42,8 @@ class Source(ABC):
         engine, engine_version: whose kernels were measured.
         release: the package that published them.
         files: what was read so far.
+        notes: what a profile has to say of how the tables came about, a sentence each.
+        attributions: of figures that stand in for what the tables lack, where there are any.
     """
 
     gpu_name: str = ""
@@ -52,6 +54,8 @@ class Source(ABC):
         self.path = path
         self.engine = engine
         self.files: list[SourceFile] = []
+        self.notes: list[str] = []
+        self.attributions: list[str] = []
 
     @abstractmethod
     def gemm(self, dtype: str) -> Columns:
