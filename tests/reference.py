@@ -48,6 +48,11 @@ class ReferenceSequence:
     finish: float = math.nan
     token_times: list[float] = field(default_factory=list)
     path: tuple[tuple[int, int], ...] = ()
+    priority: int = 0
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        return self.priority, self.arrival, self.name
 
     @property
     def tokens(self) -> int:
@@ -95,6 +100,8 @@ class ReferenceReplica:
         enable_prefix_caching: bool = False,
         watermark_blocks: int = 0,
         tiers: list[ReferenceTier] | None = None,
+        long_prefill_token_threshold: int = 0,
+        by_priority: bool = False,
         checked: bool = False,
     ) -> None:
         self.cost = cost
@@ -107,6 +114,8 @@ class ReferenceReplica:
         self.enable_prefix_caching = enable_prefix_caching
         self.watermark_blocks = watermark_blocks
         self.tiers = tiers or []
+        self.longest_chunk = long_prefill_token_threshold or max_num_batched_tokens
+        self.by_priority = by_priority
         self.checked = checked
         self.waiting: deque[ReferenceSequence] = deque()
         self.running: list[ReferenceSequence] = []
@@ -132,7 +141,7 @@ class ReferenceReplica:
             if not self.waiting and not self.running:
                 now = max(now, arrivals[0].arrival)
             while arrivals and arrivals[0].arrival <= now + TIE:
-                self.waiting.append(arrivals.popleft())
+                self.enqueue(arrivals.popleft())
             while given_up and given_up[0][0] <= now + TIE:
                 self.drop(given_up.popleft()[1])
             work = self.schedule(now)
@@ -171,8 +180,18 @@ class ReferenceReplica:
             return self.schedule(now)
         return work
 
+    def enqueue(self, sequence: ReferenceSequence) -> None:
+        """Wait behind all others, or by priority."""
+        self.waiting.append(sequence)
+        if self.by_priority:
+            self.waiting = deque(sorted(self.waiting, key=lambda other: other.rank))
+
     def continue_running(self) -> tuple[Work, bool]:
-        """What running sequences compute, in order; whether one of them found no block and preempted the last."""
+        """What running sequences compute, in order; whether one of them found no block and preempted a victim.
+
+        A victim that was to compute something in this step gives its tokens back. Who finds no block though it lost
+        all its own ends the step for those behind it.
+        """
         work: Work = []
         budget = self.budget
         preempted = False
@@ -182,18 +201,36 @@ class ReferenceReplica:
             if sequence.ending:
                 position += 1
                 continue
-            new = min(sequence.tokens - sequence.computed, budget)
+            new = min(sequence.tokens - sequence.computed, self.longest_chunk, budget)
             while not self.allocate(sequence, sequence.computed + new):
-                victim = [other for other in self.running if not other.ending][-1]
+                victim = self.victim()
+                for entry in work:
+                    if entry[0] is victim:
+                        work.remove(entry)
+                        budget += entry[1]
+                        position -= 1
+                        break
                 self.running.remove(victim)
                 self.preempt(victim)
                 preempted = True
                 if victim is sequence:
+                    self.leave_out(self.running[position:])
                     return work, preempted
             work.append((sequence, new))
             budget -= new
             position += 1
+        self.leave_out(self.running[position:])
         return work, preempted
+
+    def victim(self) -> ReferenceSequence:
+        """Who loses its blocks: the last one admitted; by priority, the last one in the order of the queue."""
+        running = [sequence for sequence in self.running if not sequence.ending]
+        return max(running, key=lambda sequence: sequence.rank) if self.by_priority else running[-1]
+
+    def leave_out(self, sequences: list[ReferenceSequence]) -> None:
+        """Let sequences miss a step; one that decodes computes its next token as the last chunk of a prompt."""
+        for sequence in sequences:
+            sequence.decoding = sequence.decoding and sequence.ending
 
     def admit_waiting(self, work: Work, now: float) -> None:
         """Go through the queue; who cannot start yet holds up those behind it, unless it is loading."""
@@ -205,7 +242,8 @@ class ReferenceReplica:
                 continue
             hits = sequence.blocks or self.hits(sequence)
             parts = [] if sequence.blocks else self.parts(sequence, len(hits))
-            reach = (len(hits) + len(parts)) * self.block_size + (0 if parts else budget)
+            chunk = min(budget, self.longest_chunk)
+            reach = (len(hits) + len(parts)) * self.block_size + (0 if parts else chunk)
             if not self.has_room(sequence, hits, min(sequence.tokens, reach)):
                 break
             if not sequence.blocks:
@@ -213,7 +251,7 @@ class ReferenceReplica:
             if parts:
                 self.load(sequence, parts, now)
                 continue
-            new = self.admit(sequence, budget, now)
+            new = self.admit(sequence, chunk, now)
             work.append((sequence, new))
             budget -= new
 
@@ -231,8 +269,8 @@ class ReferenceReplica:
         sequence.blocks = hits
         sequence.hits = len(hits)
 
-    def admit(self, sequence: ReferenceSequence, budget: int, now: float) -> int:
-        """Let a waiting sequence run, all that its blocks hold computed; its new tokens."""
+    def admit(self, sequence: ReferenceSequence, chunk: int, now: float) -> int:
+        """Let a waiting sequence run, all that its blocks hold computed; its new tokens, at most a chunk."""
         self.waiting.remove(sequence)
         self.running.append(sequence)
         sequence.ready = -math.inf
@@ -242,7 +280,7 @@ class ReferenceReplica:
             sequence.loaded = sequence.computed - sequence.cached
         else:
             sequence.found += sequence.computed
-        new = min(sequence.tokens - sequence.computed, budget)
+        new = min(sequence.tokens - sequence.computed, chunk)
         assert self.allocate(sequence, sequence.computed + new)
         if sequence.preemptions == 0:
             sequence.scheduled = now
@@ -315,12 +353,18 @@ class ReferenceReplica:
         sequence.ready = -math.inf
 
     def preempt(self, sequence: ReferenceSequence) -> None:
+        """Take all its blocks; those that it was to fill in this step hold nothing."""
+        for block in sequence.blocks[sequence.computed // self.block_size :]:
+            self.pool.forget(block)
         self.write(sequence)
         self.release(sequence)
         sequence.computed = 0
         sequence.preemptions += 1
         sequence.decoding = False
-        self.waiting.appendleft(sequence)
+        if self.by_priority:
+            self.enqueue(sequence)
+        else:
+            self.waiting.appendleft(sequence)
 
     def drop(self, sequence: ReferenceSequence) -> None:
         """Forget a sequence that has not ended."""
@@ -362,7 +406,8 @@ class ReferenceReplica:
     def record(self, work: Work, now: float, seconds: float) -> None:
         chunks = sum(new for sequence, new in work if not sequence.decoding)
         contexts = [sequence.tokens for sequence, _ in work if sequence.decoding]
-        room = sum(len(s.blocks) * self.block_size - s.computed - new for s, new in work)
+        room = sum(len(sequence.blocks) * self.block_size - sequence.computed for sequence in self.running)
+        room -= sum(new for _, new in work)
         queues = (len(self.running), len(self.waiting), len(self.free))
         self.steps.append(ReferenceStep(now, seconds, chunks, len(contexts), sum(contexts), *queues, room))
 

@@ -45,7 +45,7 @@ class AsyncReference(ReferenceReplica):
 
     def receive(self, arrivals: deque[ReferenceSequence], now: float) -> None:
         while arrivals and arrivals[0].arrival <= now + TIE:
-            self.waiting.append(arrivals.popleft())
+            self.enqueue(arrivals.popleft())
 
     def take_for_granted(self, work: Work) -> list[tuple[ReferenceSequence, int]]:
         """Count what the step will compute; which sequences make a token, and which one of theirs."""

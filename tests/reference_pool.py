@@ -33,11 +33,7 @@ class ReferencePool:
         block = self.free.popleft()
         if block.content is not None:
             self.evicted.append(block.content)
-            holders = self.cached[block.content]
-            holders.remove(block)
-            if not holders:
-                del self.cached[block.content]
-            block.content = None
+            self.forget(block)
         block.references = 1
         return block
 
@@ -56,6 +52,15 @@ class ReferencePool:
     def enter(self, block: ReferenceBlock, content: Content) -> None:
         block.content = content
         self.cached.setdefault(content, []).append(block)
+
+    def forget(self, block: ReferenceBlock) -> None:
+        """Nothing fills the block that it was taken for."""
+        if block.content is not None:
+            holders = self.cached[block.content]
+            holders.remove(block)
+            if not holders:
+                del self.cached[block.content]
+            block.content = None
 
     def find(self, content: Content) -> ReferenceBlock | None:
         """The block that has held this content for longest."""

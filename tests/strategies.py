@@ -19,6 +19,7 @@ class Case:
 
     `paths` has one path per request, () if its prompt is its own alone. Two requests with the same node have the same
     tokens up to its end. `tiers` are those of KV offload; `groups` are those of a model with windows or states.
+    `priorities` has one entry per request, or none.
     """
 
     requests: list[tuple[float, int, int]]
@@ -32,6 +33,13 @@ class Case:
     watermark_blocks: int
     tiers: tuple[Tier, ...] = ()
     groups: Footprint | None = None
+    long_prefill_token_threshold: int = 0
+    by_priority: bool = False
+    priorities: tuple[int, ...] = ()
+
+    def priority(self, request: int) -> int:
+        """Of a request; 0 where none is stated."""
+        return self.priorities[request] if self.priorities else 0
 
 
 @st.composite
@@ -104,6 +112,22 @@ def hybrid_cases(draw: st.DrawFn, arrival_unit: float = 1 / 64) -> Case:
         enable_prefix_caching=False,
         groups=Footprint(size, seeing_all + windowed, window, windowed, states),
     )
+
+
+@st.composite
+def in_short_chunks(draw: st.DrawFn, of: st.SearchStrategy[Case]) -> Case:
+    """Cases in which a prompt takes a few tokens of a step, so that several are half computed at once."""
+    case = draw(of)
+    return replace(case, long_prefill_token_threshold=draw(st.sampled_from([1, 2, 3, 7, 16, 33])))
+
+
+@st.composite
+def with_priorities(draw: st.DrawFn, of: st.SearchStrategy[Case]) -> Case:
+    """Cases in which the engine heeds priorities, of few or of many different values."""
+    case = draw(of)
+    values = st.integers(*draw(st.sampled_from([(0, 1), (0, 1), (-2, 2), (0, 1000)])))
+    priorities = draw(st.tuples(*(values for _ in case.requests)))
+    return replace(case, by_priority=True, priorities=priorities)
 
 
 @st.composite

@@ -7,7 +7,9 @@ import click
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.plan.deployment import build_cost, build_demand
+from capsim.plan.result import priorities
 from capsim.plan.validated import validation_of
+from capsim.report.confidence import PRIORITIES_IGNORED
 
 
 @click.command()
@@ -27,7 +29,9 @@ def check(
       capsim check configs/scenarios/chat-llama-3.1-8b-h200.yaml
     """
     scenario = read_scenario(scenario_file, overrides, seed)
-    demand, cost = build_demand(scenario).description(), build_cost(scenario)
+    source, cost = build_demand(scenario), build_cost(scenario)
+    demand = source.description()
+    ignored = priorities(scenario, source) == "ignored"
     validation_of(scenario)
     result = {
         "scenario": scenario.name,
@@ -37,7 +41,7 @@ def check(
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "demand": demand["source"],
         "step_cost": cost.description,
-        "notes": list(demand.get("notes", [])),
+        "notes": [*([PRIORITIES_IGNORED] if ignored else []), *demand.get("notes", [])],
     }
     if out is not None:
         RunFolder(out).write("result.json", result)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
 from collections import deque
+from itertools import islice
 
 from capsim.engine.block_pool import BlockPool
 from capsim.engine.configuration import EngineConfiguration
@@ -26,15 +28,21 @@ class BatchState:
         offload: tiers behind them; None without.
         leaving: sequences that ended at the last boundary, of which a plan made before it does not know yet.
         seen_until: arrivals up to this time are known to whoever plans, seconds.
+        arrivals: sequences that came to a queue by priority so far; the next one's serial number.
+        last_arrival: when the last of them came, seconds.
+        uneven: as long as a prompt of a smaller serial number is half computed, a decode may find no token left.
         loading: waiting sequences whose blocks are read from a tier, or were and wait for more.
         admissions: sequences admitted so far; the next one's serial number.
         touched: sequences handled one by one, a measure of the work done.
     """
 
     __slots__ = (
+        "_by_priority",
         "_footprint",
         "admissions",
+        "arrivals",
         "decodes",
+        "last_arrival",
         "leaving",
         "loading",
         "offload",
@@ -42,11 +50,13 @@ class BatchState:
         "prefilling",
         "seen_until",
         "touched",
+        "uneven",
         "waiting",
     )
 
     def __init__(self, configuration: EngineConfiguration, keeps_spread: bool = False) -> None:
         self._footprint = configuration.footprint
+        self._by_priority = configuration.by_priority
         self.waiting: deque[Sequence] = deque()
         self.prefilling: deque[Sequence] = deque()
         plain, size = configuration.footprint.plain, configuration.block_size
@@ -58,7 +68,8 @@ class BatchState:
         self.loading: list[Sequence] = []
         self.leaving: list[tuple[Sequence, int, int]] = []
         self.seen_until = math.inf
-        self.admissions = 0
+        self.last_arrival = -math.inf
+        self.admissions = self.arrivals = self.uneven = 0
         self.touched = 0
 
     @property
@@ -70,6 +81,32 @@ class BatchState:
     def empty(self) -> bool:
         """No sequence waits or runs."""
         return not (self.decodes.count or self.prefilling or self.waiting)
+
+    def enqueue(self, sequence: Sequence) -> int:
+        """Let a sequence that comes wait for its admission; returns its position in the queue."""
+        self.last_arrival = sequence.submitted
+        if self._by_priority:
+            sequence.rank = (sequence.priority, sequence.submitted, self.arrivals)
+            self.arrivals += 1
+            return self._insert(sequence)
+        self.waiting.append(sequence)
+        return len(self.waiting) - 1
+
+    def leads(self, position: int) -> bool:
+        """Whether all before this position in the queue are those that load, so that nobody there holds it up."""
+        if position == 0 or position > len(self.loading):
+            return position == 0
+        return all(sequence.ready >= 0 for sequence in islice(self.waiting, position))
+
+    def _insert(self, sequence: Sequence) -> int:
+        """Put a sequence where its rank belongs in a queue by priority."""
+        waiting = self.waiting
+        if not waiting or waiting[-1].rank < sequence.rank:
+            waiting.append(sequence)
+            return len(waiting) - 1
+        position = bisect_right(waiting, sequence.rank, key=lambda other: other.rank)
+        waiting.insert(position, sequence)
+        return position
 
     def load(self, sequence: Sequence, hit: Hit, parts: Parts, now: float) -> None:
         """Begin to read blocks of a waiting sequence from tiers; it holds them from now on."""
@@ -146,10 +183,16 @@ class BatchState:
             self.end(sequence, blocks, computed)
         self.leaving.clear()
 
-    def preempt(self, sequence: Sequence, now: float) -> int:
-        """Take a running sequence's KV away; it waits at the head of the queue to compute all its tokens again.
+    def preempt(self, sequence: Sequence, now: float, blocks_ahead: int = 0) -> int:
+        """Take a running sequence's KV away; it waits to compute all its tokens again: at the head, or by its rank.
 
-        Returns how many blocks are free because of it: those that nobody else holds.
+        Args:
+            sequence: who loses them.
+            now: seconds.
+            blocks_ahead: blocks that it had taken for the step being planned.
+
+        Returns:
+            How many blocks are free because of it: those that nobody else holds.
         """
         if sequence.joined >= 0:
             sequence.last_token = now
@@ -157,13 +200,24 @@ class BatchState:
         full = computed // self.decodes.block_size
         if self.offload is not None:
             self.offload.store(sequence, full)
-        freed = self.pool.preempt(sequence, blocks, full)
+        freed = self.pool.preempt(sequence, blocks + blocks_ahead, full)
         sequence.preemptions += 1
         sequence.lost = computed
         sequence.computed = 0
         sequence.target = sequence.prompt + sequence.generated
-        self.waiting.appendleft(sequence)
+        if self._by_priority:
+            self._insert(sequence)
+        else:
+            self.waiting.appendleft(sequence)
         return freed
+
+    def leave_out(self, sequence: Sequence, now: float) -> None:
+        """Let a decoding sequence miss a step: it owes its next token as a prompt owes the last of its own."""
+        self.decodes.leave(sequence)
+        sequence.last_token = now
+        sequence.target = sequence.prompt + sequence.generated
+        sequence.computed = sequence.target - 1
+        insort(self.prefilling, sequence, key=lambda other: other.admitted)
 
     def _leave(self, sequence: Sequence) -> tuple[int, int]:
         """Take a running sequence out of the batch; the blocks that it had, and the tokens computed in them."""

@@ -29,7 +29,8 @@ class BlockPool:
         self.usable = configuration.usable_blocks
         self.held = self.repeated = 0
         self.queue = FreeQueue(self.usable) if configuration.enable_prefix_caching else None
-        self._cache = PrefixCache(self._block_size, self.queue) if self.queue is not None else None
+        mingles = configuration.long_prefill_token_threshold > 0
+        self._cache = PrefixCache(self._block_size, self.queue, mingles) if self.queue is not None else None
 
     @property
     def evicted(self) -> int:
@@ -83,7 +84,8 @@ class BlockPool:
     def schedule(self, sequence: Sequence, tokens: int) -> None:
         """Its leading `tokens` tokens will be computed when the running step ends: its full blocks are known now."""
         if sequence.run is not None and self._cache is not None:
-            sequence.run.full = min(self._cache.shared_blocks(sequence), tokens // self._block_size)
+            full = min(self._cache.shared_blocks(sequence), tokens // self._block_size)
+            self._cache.extend(sequence.run, full)
 
     def release(self, sequence: Sequence, blocks: int) -> int:
         """End a sequence that has `blocks` blocks; returns how many of them nobody holds any more."""

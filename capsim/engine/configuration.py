@@ -12,6 +12,8 @@ from capsim.errors import BadInput, Fault
 
 Integers = NDArray[np.int64]
 
+POLICIES = ("fcfs", "priority")
+
 
 @dataclass(frozen=True)
 class EngineConfiguration:
@@ -30,6 +32,8 @@ class EngineConfiguration:
         async_scheduling: a step is planned while the one before runs: at the boundary at which that one begins, and so
             without the arrivals, ends and free blocks of the time since.
         tiers: where KV is offloaded to, the nearest first.
+        long_prefill_token_threshold: most tokens of one prompt computed in one step; 0: no such limit.
+        scheduling_policy: ``fcfs``, or ``priority``: sequences of the smallest priority first, in order of arrival.
         groups: KV blocks of a sequence where some layers have windows or states; None: of layers that are all alike.
 
     Raises:
@@ -46,6 +50,8 @@ class EngineConfiguration:
     watermark: float = 0.0
     async_scheduling: bool = False
     tiers: tuple[Tier, ...] = ()
+    long_prefill_token_threshold: int = 0
+    scheduling_policy: str = "fcfs"
     groups: Footprint | None = None
 
     def __post_init__(self) -> None:
@@ -55,12 +61,16 @@ class EngineConfiguration:
             "max_num_seqs": 1,
             "max_num_batched_tokens": self.max_num_seqs,  # each running sequence takes a token of it, as vLLM asks too
             "max_model_len": 1,
+            "long_prefill_token_threshold": 0,
         }
         faults = [
             Fault("engine", f"{getattr(self, name)}", key=name, expected=f"at least {smallest}")
             for name, smallest in least.items()
             if getattr(self, name) < smallest
         ]
+        if self.scheduling_policy not in POLICIES:
+            what = f"{self.scheduling_policy!r} is no policy"
+            faults.append(Fault("engine", what, key="scheduling_policy", expected=" or ".join(POLICIES)))
         if not 0 <= self.watermark < 1:
             faults.append(
                 Fault("engine", f"{self.watermark}", key="watermark", expected="at least 0 and below 1")
@@ -82,6 +92,16 @@ class EngineConfiguration:
     def footprint(self) -> Footprint:
         """KV blocks that one sequence holds."""
         return self.groups or Footprint(self.block_size)
+
+    @property
+    def longest_chunk(self) -> int:
+        """Most tokens of one prompt computed in one step."""
+        return self.long_prefill_token_threshold or self.max_num_batched_tokens
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether the queue is in order of priority."""
+        return self.scheduling_policy == "priority"
 
     @property
     def usable_blocks(self) -> int:

@@ -30,7 +30,7 @@ LEAP_FIELDS = (
 """See `capsim.fleet.log.LeapColumns`."""
 
 pack_leap = Struct(f"{len(LEAP_FIELDS)}d").pack
-"""Bytes of one leap; in place of `unfilled` stands how many more blocks than are held the block tables have."""
+"""Bytes of one leap; in place of `unfilled` stands by how many tokens its room differs from that of the blocks held."""
 
 
 def leap_table(packed: bytes | bytearray, footprint: Footprint) -> Leaps:
@@ -41,6 +41,6 @@ def leap_table(packed: bytes | bytearray, footprint: Footprint) -> Leaps:
     leaps: Leaps = np.frombuffer(packed, dtype=np.float64).reshape(-1, len(LEAP_FIELDS)).copy()
     column = dict(zip(LEAP_FIELDS, leaps.T, strict=True))
     tokens = column["context"] + column["chunk_past"] + column["prefill_tokens"]
-    room = (column["blocks"] + column["unfilled"]) * footprint.block_size - tokens
+    room = column["blocks"] * footprint.block_size + column["unfilled"] - tokens
     column["unfilled"][:] = room if footprint.plain else 0
     return leaps

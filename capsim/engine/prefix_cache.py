@@ -31,11 +31,15 @@ class PrefixCache:
     Args:
         block_size: tokens in a block.
         queue: the free blocks.
+        mingles: whether prompts that begin alike may be computed at the same time. Without that the one that was
+            admitted first has all its blocks first.
     """
 
-    def __init__(self, block_size: int, queue: FreeQueue) -> None:
+    def __init__(self, block_size: int, queue: FreeQueue, mingles: bool) -> None:
         self._block_size = block_size
         self._queue = queue
+        self._mingles = mingles
+        self._marks = 0
         self._runs: dict[int, list[Run]] = {}
 
     def clear(self) -> None:
@@ -61,13 +65,8 @@ class PrefixCache:
     def _follow(self, runs: list[Run] | None, position: int, end: int, holds: list[tuple[Run, int]]) -> int:
         """Use runs from `position` on, at most to `end`; returns how far they go."""
         while runs and position < end:
-            reach = end
-            for run in runs:
-                if run.start <= position < run.full:
-                    break
-                if position < run.start < run.full:
-                    reach = min(reach, run.start)  # from there on it is the first one computed
-            else:
+            run, reach = self._first_at(runs, position, end)
+            if run is None:
                 return position
             if holds and holds[-1][0] is run:
                 holds.pop()
@@ -76,6 +75,20 @@ class PrefixCache:
             position = min(reach, run.full)
             holds.append((run, position))
         return position
+
+    def _first_at(self, runs: list[Run], position: int, end: int) -> tuple[Run | None, int]:
+        """The run that had a block first, and up to which block, at most `end`, it surely is the first one."""
+        if self._mingles and len(runs) > 1:
+            there = [run for run in runs if run.start <= position < run.full and run.marks]
+            if there:
+                return _earliest_at(there, runs, position, end)
+        reach = end
+        for run in runs:
+            if run.start <= position < run.full:
+                return run, reach
+            if position < run.start < run.full:
+                reach = min(reach, run.start)  # from there on it is the first one computed
+        return None, position
 
     def _second_part(self, run: Run, position: int) -> Run:
         rest, piece = run.split(position)
@@ -95,6 +108,13 @@ class PrefixCache:
                 known.append(run)
                 run.known_in.append(known)
 
+    def extend(self, run: Run, full: int) -> None:
+        """Know of a run's blocks up to before `full`."""
+        if self._mingles and full > run.full:
+            self._marks += 1
+            run.marks.append((full, self._marks))
+        run.full = full
+
     def leave(self, sequence: Sequence, first: int, full: int) -> Run:
         """Let a preempted sequence find its own blocks again, from `first` to before `full`."""
         run = Run(first, full)
@@ -103,6 +123,17 @@ class PrefixCache:
         sequence.kept.append(run)
         run.known_in.append(sequence.kept)
         return run
+
+
+def _earliest_at(there: list[Run], runs: list[Run], position: int, end: int) -> tuple[Run, int]:
+    """As `PrefixCache._first_at`, by the marks of those runs that have the block.
+
+    From one mark or end of a run to the next, all blocks are alike.
+    """
+    first = min(there, key=lambda run: run.computed_at(position))
+    edges = [run.start for run in runs] + [run.full for run in there]
+    edges += [full for run in there for full, _ in run.marks]
+    return first, min([end, *(edge for edge in edges if edge > position)])
 
 
 def _hit(holds: list[tuple[Run, int]], blocks: int) -> Hit:

@@ -48,6 +48,7 @@ class Replica:
         self._cost = cost
         self._ahead = int(configuration.async_scheduling)
         self._spread = cost.needs_spread
+        self._mingles = configuration.long_prefill_token_threshold > 0
         self._scheduler = scheduler or VllmScheduler(configuration)
         self._longest_plan = longest_plan
         self._state = BatchState(configuration, cost.needs_spread)
@@ -137,21 +138,17 @@ class Replica:
             self._commit()
 
     def submit(self, sequence: Sequence, time: float) -> None:
-        """Append a sequence to the queue at `time`."""
+        """Let a sequence join the queue at `time`."""
         self.advance(time)
-        waiting = self._state.waiting
+        state = self._state
         if not self._steps:
-            if time > self._now + TIE or self._state.empty:
+            if time > self._now + TIE or state.empty:
                 self._now = max(time, self._now)  # it idles, and nobody else can begin before
             self._idle = False
-            waiting.append(sequence)
+            state.enqueue(sequence)
             return
-        waiting.append(sequence)
-        if (
-            self._steps > 1
-            and len(waiting) - len(self._state.loading) == 1
-            and self._scheduler.could_admit(self._state, sequence)
-        ):
+        position = state.enqueue(sequence)
+        if self._steps > 1 and state.leads(position) and self._scheduler.could_admit(state, sequence):
             self._cut(time)
 
     def abort(self, sequence: Sequence, time: float) -> None:
@@ -274,7 +271,7 @@ class Replica:
     def _commit(self) -> None:
         """Carry out the plan in flight up to its end."""
         state, steps, line = self._state, self._steps, self._line
-        chunks, sequences, _, growth = self._plan
+        chunks, _, _, growth = self._plan
         decodes = state.decodes
         blocks = growth if steps == 1 else decodes.blocks_in(steps)
         tokens = past = 0
@@ -282,6 +279,7 @@ class Replica:
             for new, before in chunks:
                 tokens += new
                 past += before
+        idle = self._tokens_left_out(past) if len(state.prefilling) > len(chunks) else 0
         self._leaps += pack_leap(
             self._now,
             steps,
@@ -296,7 +294,7 @@ class Replica:
             line.first,
             line.slope,
             blocks - growth,
-            state.pool.repeated,
+            state.pool.repeated * self.configuration.block_size - idle,
         )
         if self._ahead:
             state.seen_until = self._now + (line.total(steps - 1) if steps > 1 else 0.0)
@@ -307,25 +305,43 @@ class Replica:
             state.pool.take(blocks)
         if freed:
             state.pool.free(freed)
+        mingled = self._mingles and bool(chunks)
         if decodes.next_end <= decodes.step:
-            self._end_sequences(now)
+            self._end_sequences(now, together=mingled or self._ahead > 0)
         if chunks:
-            state.touched += len(chunks)
-            for sequence, (new, before) in zip(sequences, chunks, strict=True):
-                sequence.computed += new
-                if self._windowed:
-                    state.pool.free(self._footprint.freed(before, before + new))
-                if sequence.computed == sequence.target:
-                    self._complete_prefill(sequence, now)
+            self._compute_chunks(now)
+        if state.leaving:
+            if mingled:  # prompts may stand between decodes, and all end in running order
+                state.leaving.sort(key=lambda ended: ended[0].admitted)
+            if not self._ahead:
+                state.let_go()
         if self._aborts:
             self._drop_aborted()
 
-    def _end_sequences(self, now: float) -> None:
-        """Take out the sequences that generated their last token in the step just taken."""
+    def _compute_chunks(self, now: float) -> None:
+        """Count what the step computed of prompts; the tokens of those that are complete appear."""
+        pool = self._state.pool
+        self._state.touched += len(self._plan.chunks)
+        for sequence, (new, before) in zip(self._plan.sequences, self._plan.chunks, strict=True):
+            sequence.computed += new
+            if self._windowed:
+                pool.free(self._footprint.freed(before, before + new))
+            if sequence.computed == sequence.target:
+                self._complete_prefill(sequence, now)
+
+    def _tokens_left_out(self, past: int) -> int:
+        """Tokens that running prompts which are no part of the step have computed; `past`: those of the others."""
+        return sum(sequence.computed for sequence in self._state.prefilling) - past
+
+    def _end_sequences(self, now: float, *, together: bool) -> None:
+        """Take out the sequences that generated their last token in the step just taken.
+
+        `together`: they let go of their blocks later, with others that end.
+        """
         state, decodes = self._state, self._state.decodes
         while (ended := decodes.pop_finished()) is not None:
             state.touched += 1
-            if self._ahead:
+            if together:
                 computed = ended.target + decodes.step - ended.joined
                 state.leaving.append((ended, decodes.leave(ended), computed))
             elif ended.path or ended.holds or self._offloads:
@@ -345,8 +361,6 @@ class Replica:
         sequence.generated += 1
         if sequence.generated == sequence.output:
             state.leaving.append((sequence, self._footprint.blocks(sequence.target), sequence.target))
-            if not self._ahead:
-                state.let_go()
             self._finish(sequence, now)
         else:
             state.decodes.join(sequence)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,11 @@ class Run:
         held: others hold its blocks before this number.
         pieces: what is free of it, the part freed first (its tail) first.
         known_in: lists of runs in which it is looked for.
+        marks: how far it was computed, and when: block numbers with serial numbers, both rising; kept only where
+            prompts that begin alike may be computed at the same time.
     """
 
-    __slots__ = ("_end", "_holders", "_rest", "full", "held", "known_in", "owner", "pieces", "start")
+    __slots__ = ("_end", "_holders", "_rest", "full", "held", "known_in", "marks", "owner", "pieces", "start")
 
     def __init__(self, start: int, full: int, owner: Sequence | None = None) -> None:
         self.start = start
@@ -32,6 +35,7 @@ class Run:
         self.held = start
         self.pieces: list[Piece] = []
         self.known_in: list[list[Run]] = []
+        self.marks: list[tuple[int, int]] = []
         self._holders: dict[int, int] = {}
         self._rest: Run | None = None
         self._end = start
@@ -40,6 +44,10 @@ class Run:
     def empty(self) -> bool:
         """Nothing of it is left, and nothing will come."""
         return self.full <= self.start and self.owner is None
+
+    def computed_at(self, block: int) -> int:
+        """Serial number of the mark at which a block of it that is full was computed."""
+        return self.marks[bisect_right(self.marks, block, key=lambda mark: mark[0])][1]
 
     def free_before(self, extent: int) -> int:
         """Blocks before `extent` that nobody holds."""
@@ -80,6 +88,7 @@ class Run:
         lies on the cut, which the queue must cut too.
         """
         rest = Run(block, max(block, self.full), self.owner)
+        rest.marks = self.marks
         rest._rest, rest._end = self._rest, self._end
         self._rest, self._end = rest, block
         self.full = min(self.full, block)

@@ -10,6 +10,7 @@ from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.plan import Plan
 from capsim.engine.prefix_cache import Hit
 from capsim.engine.sequence import Sequence
+from capsim.engine.walk import Walk
 
 TIE = 1e-9
 """Seconds: what happens this close after a step boundary counts as present at it."""
@@ -51,15 +52,17 @@ class _Step:
 
 
 class VllmScheduler:
-    """vLLM V1: running sequences first, then the queue in order of arrival, under one token budget.
+    """vLLM V1: running sequences first, then the queue in order of arrival or priority, under one token budget.
 
     - Each decode takes one token of `max_num_batched_tokens`; unfinished prompts take what is left (chunked prefill),
       then waiting sequences are admitted while budget, `max_num_seqs` and KV blocks allow. The head of the queue
-      blocks those behind it.
+      blocks those behind it. With `long_prefill_token_threshold` a prompt takes no more than that of a step, so that
+      several can be half computed.
     - Admission asks for free blocks for the whole prompt but takes them chunk by chunk, so that decodes which grow in
       between can leave a half-computed prompt short of blocks.
     - When a running sequence needs a block and none is free, the last admitted one loses all its blocks and goes to
-      the front of the queue; nothing is admitted in that step; later it computes prompt and generated tokens again.
+      the front of the queue (by priority: the one of the largest rank, to its place in the queue); nothing is admitted
+      in that step; later it computes prompt and generated tokens again.
     - With prefix caching an admitted sequence finds its leading full blocks, its own of before a preemption and those
       of prompts that begin alike, as far as nobody took them, and computes the rest, at least its last token.
 
@@ -67,7 +70,10 @@ class VllmScheduler:
     """
 
     def __init__(self, configuration: EngineConfiguration) -> None:
+        self._configuration = configuration
         self._budget = configuration.max_num_batched_tokens
+        self._longest_chunk = configuration.longest_chunk
+        self._by_priority = configuration.by_priority
         self._max_running = configuration.max_num_seqs
         self._footprint = configuration.footprint
         self._plain = configuration.footprint.plain
@@ -84,14 +90,15 @@ class VllmScheduler:
         """The next batch; decodes alone hold until one ends or the KV pool runs dry."""
         decodes, pool = state.decodes, state.pool
         growth = decodes.blocks_in(1)
-        preempted = pool.held + growth > pool.usable
-        if preempted:
-            self._preempt(state, now)
-            growth = decodes.blocks_in(1)
-        if state.prefilling or (state.waiting and not preempted):
-            step = _Step(self._budget - decodes.count, pool.usable - pool.held - growth)
-            if state.prefilling:
-                preempted |= self._continue_prefills(state, step, now)
+        free = pool.usable - pool.held - growth
+        preempted = False
+        if free < 0 or state.prefilling or state.waiting:
+            step = _Step(self._budget - decodes.count, free)
+            if free < 0 or (state.prefilling and not self._continue_prefills(state, step)):
+                walk = Walk(self._configuration, state, self._taken)
+                walk.run(now)
+                growth, preempted = walk.growth, walk.preempted
+                step = self._step_of(state, walk)
             if state.waiting and not preempted:
                 self._admit(state, step, growth, now)
             if step.chunks:
@@ -105,7 +112,7 @@ class VllmScheduler:
 
     def _may_admit_next(self, state: BatchState) -> bool:
         """Whether the next step may admit somebody whom this one could not, though nobody ends in between."""
-        unseen = state.leaving or state.waiting[-1].submitted > state.seen_until + TIE
+        unseen = state.leaving or state.last_arrival > state.seen_until + TIE
         return bool(unseen) or (self._may_admit_inside and state.running < self._max_running)
 
     def _unlock(self, state: BatchState, now: float) -> bool:
@@ -122,7 +129,8 @@ class VllmScheduler:
         if self._may_admit_inside:
             return True
         hit = state.pool.find(sequence, 0) if sequence.path else MISS
-        reach = hit.blocks * self._block_size + self._budget - state.decodes.count
+        chunk = min(self._budget - state.decodes.count, self._longest_chunk)
+        reach = hit.blocks * self._block_size + chunk
         asked = self._admission_blocks(sequence, hit, reach)
         return state.pool.held + asked <= state.pool.usable
 
@@ -145,20 +153,40 @@ class VllmScheduler:
             return -(-after // self._block_size) + -before // self._block_size
         return self._footprint.taken(before, after)
 
-    def _continue_prefills(self, state: BatchState, step: _Step, now: float) -> bool:
-        """Give running prompts their next chunks; True if one found no blocks and lost all it had."""
-        for sequence in tuple(state.prefilling):
-            new = min(sequence.target - sequence.computed, step.budget)
-            if new <= 0:
+    def _continue_prefills(self, state: BatchState, step: _Step) -> bool:
+        """Give running prompts their next chunks, in running order; False, with nothing done, if that takes a walk.
+
+        The decodes have their tokens first, wherever they stand: there is one for each, since what stands before it
+        takes no more than in the step that completed its prompt. Only a victim that gave tokens back in that step
+        breaks this.
+        """
+        if state.prefilling[0].admitted < state.uneven:
+            return False
+        chunks = []
+        budget, free = step.budget, step.free
+        for sequence in state.prefilling:
+            if budget <= 0:
                 break
+            new = min(sequence.target - sequence.computed, self._longest_chunk, budget)
             blocks = self._taken(sequence.computed, sequence.computed + new)
-            while blocks > step.free:
-                victim = state.prefilling[-1]
-                step.free += state.preempt(victim, now)
-                if victim is sequence:
-                    return True
+            chunks.append((sequence, new, blocks))
+            budget -= new
+            free -= blocks
+        if free < 0:
+            return False
+        for sequence, new, blocks in chunks:
             step.compute(state, sequence, new, blocks)
-        return False
+        return True
+
+    def _step_of(self, state: BatchState, walk: Walk) -> _Step:
+        """The step as a walk planned it."""
+        if walk.preempted and self._by_priority:
+            state.uneven = state.admissions
+        prompts = sum(new for _, new, _ in walk.chunks)
+        step = _Step(walk.budget + prompts, state.pool.usable - state.pool.held - walk.growth)
+        for sequence, new, blocks in walk.chunks:
+            step.compute(state, sequence, new, blocks)
+        return step
 
     def _admit(self, state: BatchState, step: _Step, growth: int, now: float) -> None:
         """Admit from the queue; `growth`: blocks that the decodes take in this step, before anybody admitted."""
@@ -168,7 +196,10 @@ class VllmScheduler:
         while position < len(waiting) and slots > 0 and step.budget > 0:
             sequence = waiting[position]
             if sequence.submitted > state.seen_until + TIE:
-                break
+                if not self._by_priority:
+                    break
+                position += 1
+                continue
             hit = MISS
             if sequence.path or sequence.kept or self._offloads:
                 if sequence.ready > now + TIE:
@@ -177,7 +208,8 @@ class VllmScheduler:
                 hit = self._find(state, sequence, growth)
             parts = self._find_offloaded(state, sequence, hit) if self._offloads else NOWHERE
             loaded = sum(blocks for _, blocks in parts) if parts else 0
-            reach = (hit.blocks + loaded) * self._block_size + (0 if parts else step.budget)
+            most = step.budget if step.budget < self._longest_chunk else self._longest_chunk
+            reach = (hit.blocks + loaded) * self._block_size + (0 if parts else most)
             asked = self._admission_blocks(sequence, hit, reach)
             if asked > step.free or (self._watermark and self._too_little(state, step.free - asked)):
                 break
@@ -189,7 +221,7 @@ class VllmScheduler:
             state.admit(sequence, hit, position, now)
             slots -= 1
             computed = sequence.computed
-            new = min(sequence.target - computed, step.budget)
+            new = min(sequence.target - computed, most)
             step.compute(state, sequence, new, self._taken(computed, computed + new))
 
     def _too_little(self, state: BatchState, left: int) -> bool:
@@ -207,24 +239,3 @@ class VllmScheduler:
         if state.offload is None or sequence.ready >= 0:
             return NOWHERE
         return state.offload.find(sequence, hit.blocks)
-
-    def _preempt(self, state: BatchState, now: float) -> None:
-        """Walk the running sequences in order; whoever finds no block takes it from the tail. The one slow path."""
-        decodes = state.decodes
-        order = [*decodes.members(), *state.prefilling]
-        order.sort(key=lambda sequence: sequence.admitted)
-        state.touched += len(order)
-        growth = 0
-        position = 0
-        while position < len(order):
-            sequence = order[position]
-            position += 1
-            needed = decodes.blocks_needed(sequence) if sequence.joined >= 0 else 0
-            if not needed:
-                continue
-            while state.pool.held + growth + needed > state.pool.usable:
-                victim = order.pop()
-                state.preempt(victim, now)
-                if victim is sequence:
-                    return
-            growth += needed

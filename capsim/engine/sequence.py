@@ -8,6 +8,7 @@ Path = tuple[tuple[int, int], ...]
 NO_PATH: Path = ()
 NO_RUNS: list[Run] = []  # shared by the many sequences that have none, and never changed
 NO_HOLDS: list[tuple[Run, int]] = []
+NO_RANK = (0, -math.inf, -1)
 
 
 class Sequence:
@@ -20,6 +21,8 @@ class Sequence:
     Attributes:
         request: row of the request in the run log.
         prompt, output: tokens.
+        priority: smaller goes first, where the engine heeds it.
+        rank: its place in a queue by priority: `priority`, `submitted`, serial number of its arrival.
         submitted, scheduled, first_token, finish: seconds at the engine, NaN until they happen.
         target: tokens to compute before the next token is generated.
         computed: tokens computed so far, while not decoding.
@@ -61,7 +64,9 @@ class Sequence:
         "output",
         "path",
         "preemptions",
+        "priority",
         "prompt",
+        "rank",
         "ready",
         "recomputed",
         "request",
@@ -72,7 +77,13 @@ class Sequence:
     )
 
     def __init__(
-        self, request: int, prompt: int, output: int, submitted: float, path: Path = NO_PATH
+        self,
+        request: int,
+        prompt: int,
+        output: int,
+        submitted: float,
+        path: Path = NO_PATH,
+        priority: int = 0,
     ) -> None:
         self.request = request
         self.prompt = prompt
@@ -81,6 +92,8 @@ class Sequence:
         self.scheduled = self.first_token = self.finish = self.last_token = math.nan
         self.target = prompt
         self.path = path
+        self.priority = priority
+        self.rank = NO_RANK
         self.kept = NO_RUNS
         self.holds = NO_HOLDS
         self.run: Run | None = None

@@ -52,6 +52,7 @@ class RequestColumns:
         finish: end of the step that made its last token, at the engine.
         service: from `scheduled` to `finish`, summed over its sequences.
         prompt, output: tokens asked for.
+        priority: smaller goes first where the engine heeds it; 0 where the demand states none.
         cached: tokens found in the prefix cache when it was first admitted (the last attempt).
         loaded: tokens found in tiers of KV offload then, and loaded.
         found: tokens found in either when it was admitted again after preemptions.
@@ -71,6 +72,7 @@ class RequestColumns:
     service: Floats
     prompt: Integers
     output: Integers
+    priority: Integers
     cached: Integers
     loaded: Integers
     found: Integers
@@ -97,8 +99,7 @@ class LeapColumns:
         blocks: KV blocks held in the first step.
         first, slope: seconds.
         growth: KV blocks that the steps after the first one took; what windows freed meanwhile is not deducted.
-        unfilled: tokens that the blocks held had room for after the first step, those of a running prompt included that
-            was left out of the step; 0 where layers have windows or states.
+        unfilled: tokens that the blocks held had room for after the first step; 0 where layers have windows or states.
     """
 
     replica: Integers

@@ -97,6 +97,7 @@ class _Simulation:
         self._arrival: list[float] = requests.arrival.tolist()
         self._admitted: list[bool] = engine.admits(requests.prompt, requests.output).tolist()
         self._path = _no_path if requests.prefixes is None else requests.prefixes.path
+        self._priority: list[int] | None = None if requests.priority is None else requests.priority.tolist()
         self._samples = requests.samples
         self._sequences: list[Sequence | None] = [None] * (count * self._samples)
         self._unfinished = [self._samples] * count
@@ -182,12 +183,13 @@ class _Simulation:
         self._replicas[row] = server.index
         self._attempts[row] += 1
         prompt, output, path = self._prompt[row], self._output[row], self._path(row)
+        priority = 0 if self._priority is None else self._priority[row]
         first = row * self._samples
         if self._samples > 1:
             path = _whole(path, row, prompt)
             self._unfinished[row] = self._samples
         for place in range(first, first + self._samples):
-            sequence = self._sequences[place] = Sequence(row, prompt, output, time, path)
+            sequence = self._sequences[place] = Sequence(row, prompt, output, time, path, priority)
             server.replica.submit(sequence, time)
         if self._completions is not None:
             self._completions.moved(server)
@@ -282,6 +284,7 @@ class _Simulation:
             service=(finish - scheduled).sum(axis=1),
             prompt=self._requests.prompt,
             output=self._requests.output,
+            priority=np.array(self._priority or [0] * shape[0], np.int64),
             cached=totals("cached"),
             loaded=totals("loaded"),
             found=totals("found"),

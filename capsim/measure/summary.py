@@ -26,6 +26,7 @@ from capsim.measure.latency import (
 from capsim.measure.leaps import Occupancy, leaps_since
 from capsim.measure.objectives import Objectives
 from capsim.measure.percentile import Distribution, percentiles
+from capsim.measure.priorities import PriorityLatency, by_priority
 
 Rows = NDArray[np.bool_]
 
@@ -96,6 +97,7 @@ class Summary:
         goodput: what was served inside the objectives.
         occupancy: how full the replicas were.
         kv_cache: how full their KV caches were, what was found there and what was computed twice.
+        priorities: latency of each priority's users; empty where all requests have the same.
     """
 
     counts: Counts
@@ -110,6 +112,7 @@ class Summary:
     goodput: Goodput
     occupancy: Occupancy
     kv_cache: KvCache
+    priorities: tuple[PriorityLatency, ...]
 
     @property
     def passed(self) -> bool:
@@ -162,6 +165,7 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
         goodput=goodput(objectives, user, output, _span(log, measured)),
         occupancy=Occupancy.of(leaps),
         kv_cache=KvCache.of(log, leaps, measured),
+        priorities=by_priority(log, measured),
     )
 
 

@@ -31,6 +31,8 @@ def engine_configuration(scenario: Scenario, memory: MemoryFit) -> EngineConfigu
         watermark=engine.watermark,
         async_scheduling=engine.async_scheduling,
         tiers=tuple(_tiers(scenario, memory)),
+        long_prefill_token_threshold=engine.long_prefill_token_threshold,
+        scheduling_policy=engine.scheduling_policy,
         groups=footprint,
     )
 

@@ -20,7 +20,8 @@ from capsim.plan.replicas import FleetCheck, Trial
 from capsim.plan.simulation import Simulation
 from capsim.plan.validated import validated, validation_of
 from capsim.plan.verdict import Verdict, rule_of_three
-from capsim.scenario import resolved
+from capsim.scenario import Scenario, resolved
+from capsim.workload.demand import Demand
 
 SCHEMA = "capsim.plan"
 SCHEMA_VERSION = 1
@@ -81,8 +82,16 @@ def demand_record(deployment: Deployment) -> Json:
         "concurrency": "open loop",
         "sampling": dict(settings.sampling),
         "unservable_share": unservable_share(deployment),
+        "priorities": priorities(deployment.scenario, deployment.demand),
         **deployment.demand.description(),
     }
+
+
+def priorities(scenario: Scenario, demand: Demand) -> str:
+    """What becomes of the requests' priorities: ``none`` are stated, or they are ``ignored`` or ``heeded``."""
+    if not demand.states_priorities:
+        return "none"
+    return "heeded" if scenario.engine.scheduling_policy == "priority" else "ignored"
 
 
 def unservable_share(deployment: Fitted) -> float:

@@ -10,6 +10,7 @@ from capsim.workload.lengths import (
     LognormalLength,
     UniformLength,
 )
+from capsim.workload.priorities import PriorityMix
 from capsim.workload.shared_prefixes import SharedPrefixes
 
 
@@ -20,7 +21,13 @@ def synthetic_demand(settings: SyntheticSettings) -> SyntheticDemand:
         _lengths(settings.prompt_tokens),
         _lengths(settings.output_tokens),
         None if settings.prefix is None else SharedPrefixes(**vars(settings.prefix)),
+        _priorities(settings),
     )
+
+
+def _priorities(settings: SyntheticSettings) -> PriorityMix | None:
+    shares = tuple((each.priority, each.share) for each in settings.priorities)
+    return PriorityMix(shares) if shares else None
 
 
 def _arrivals(settings: ArrivalSettings) -> RenewalProcess:

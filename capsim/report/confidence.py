@@ -15,7 +15,7 @@ OUTSIDE = 0.01
 def confidence_section(result: Json) -> list[str]:
     """Everything that speaks for and against the answer."""
     confidence, point = result["confidence"], result["operating_point"]
-    lines = [*_bullet(_bracket(result)), "", *judged_gates(point["gates"])]
+    lines = [*_bullet(bracket(result)), "", *judged_gates(point["gates"])]
     level = next((gate["attained"]["confidence"] for gate in point["gates"] if gate["attained"]), None)
     if level is not None:
         lines += paragraph(
@@ -24,11 +24,11 @@ def confidence_section(result: Json) -> list[str]:
         )
     lines.append("")
     sentences = [
-        _replications(confidence),
+        replications(confidence),
         *step_cost(confidence["step_cost"], confidence["steps_outside"]),
         *validation(confidence["validation"]),
-        _slowdowns(confidence["slowdowns"]),
-        *_replays(confidence["replays"], result["demand"]),
+        slower_steps(confidence["slowdowns"]),
+        *replayed(confidence["replays"], result["demand"]),
         *demand_warnings(result["demand"]),
         confidence["quality"][:1].upper() + confidence["quality"][1:] + ".",
     ]
@@ -40,10 +40,13 @@ def confidence_section(result: Json) -> list[str]:
 def step_cost(cost: Json, outside: float | None) -> list[str]:
     """What the seconds of a step rest on, as sentences; a warning unless they were measured."""
     described = cost["description"]
-    if cost["source"] == "measured":
+    if cost["source"] in ("measured", "derived"):
         warning = "WARNING: " if outside is not None and outside > OUTSIDE else ""
+        elsewhere = (
+            "WARNING: the kernels were not measured on this GPU. " if cost["source"] == "derived" else ""
+        )
         return [
-            f"Step cost measured: {described}.",
+            f"{elsewhere}Step cost {cost['source']}: {described}.",
             *(f"The profile was {difference}." for difference in cost.get("differences", [])),
             *_without_measurement(cost),
             f"{warning}{share(outside)} of the simulated steps lay outside the measured range.",
@@ -69,7 +72,7 @@ def _without_measurement(cost: Json) -> list[str]:
     known: dict[str, list[str]] = {}
     for name, figure in cost.get("figures", {}).items():
         known.setdefault(figure["tag"], []).append(name)
-    parts = [f"{', '.join(known[tag])} {tag}" for tag in ("fitted", "assumed") if tag in known]
+    parts = [f"{', '.join(known[tag])} {tag}" for tag in ("fitted", "derived", "assumed") if tag in known]
     return [f"Its parts without a measurement: {'; '.join(parts)}."] if parts else []
 
 
@@ -128,11 +131,18 @@ def _range(rates: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+PRIORITIES_IGNORED = (
+    "requests have priorities, and they are ignored: the engine's scheduling_policy is fcfs, not priority"
+)
+
+
 def demand_warnings(demand: Json) -> list[str]:
     """What is odd about the demand, as sentences."""
     warnings = [f"Note on the trace: {note}" for note in demand.get("notes", [])]
     if demand["unservable_share"]:
         warnings.insert(0, unservable(demand["unservable_share"]))
+    if demand.get("priorities") == "ignored":
+        warnings.insert(0, f"WARNING: {PRIORITIES_IGNORED}.")
     if isinstance(demand["prefix_reuse"], float) and demand["prefix_reuse"] > 0:
         warnings.append(_reuse(demand))
     return warnings
@@ -162,7 +172,8 @@ def not_modelled(names: list[str]) -> list[str]:
     return lines
 
 
-def _bracket(result: Json) -> str:
+def bracket(result: Json) -> str:
+    """Between which rates the operating point lies, as a sentence."""
     point = result["operating_point"]
     low, high = point["bracket"]
     verdict = next(tested["verdict"] for tested in result["sweep"] if tested["rate"] == high)
@@ -174,7 +185,8 @@ def _bracket(result: Json) -> str:
     return sentence + (f"fails at {number(fails)}." if fails else "not shown to fail at any rate tried.")
 
 
-def _replications(confidence: Json) -> str:
+def replications(confidence: Json) -> str:
+    """What the runs of the chosen fleet say of those that were not made, as a sentence."""
     runs, could_fail = confidence["replications"], confidence["runs_that_could_fail"]
     if could_fail is None:
         return f"The fleet passes on the mean of at least {runs} runs a load; some of its runs missed a gate."
@@ -184,8 +196,8 @@ def _replications(confidence: Json) -> str:
     )
 
 
-def _slowdowns(slowdowns: list[Json]) -> str:
-    """How much longer steps may be before the fleet no longer passes."""
+def slower_steps(slowdowns: list[Json]) -> str:
+    """How much longer steps may be before the fleet no longer passes, as a sentence."""
     holds = [f"{number(100 * (slow['factor'] - 1))}%" for slow in slowdowns if slow["verdict"] == "pass"]
     first = next((slow for slow in slowdowns if slow["verdict"] != "pass"), None)
     sentence = f"The fleet still passes with every step {holds[-1]} longer" if holds else ""
@@ -200,7 +212,7 @@ def _slowdowns(slowdowns: list[Json]) -> str:
     return f"{sentence}; it {VERDICTS[first['verdict']]} {end}."
 
 
-def _replays(replays: list[Json], demand: Json) -> list[str]:
+def replayed(replays: list[Json], demand: Json) -> list[str]:
     """The recorded demand against the fleet: the trace itself, and its rate at its own pace."""
     sentences = []
     literal = [replay for replay in replays if replay["kind"] == "literal"]

@@ -26,6 +26,7 @@ HEADER = (
     "user_ttft_s",
     "user_tpot_s",
     "user_e2e_s",
+    "priority",
 )
 """Columns of `requests.csv`; times are seconds, an event that did not happen is empty."""
 
@@ -50,6 +51,7 @@ def write_requests(log: RunLog, path: Path) -> None:
         *(column.tolist() for column in counts),
         [names[outcome] for outcome in requests.outcome.tolist()],
         *(_seconds(column) for column in (user.ttft, user.tpot, user.e2e)),
+        requests.priority.tolist(),
     ]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

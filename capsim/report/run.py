@@ -39,6 +39,7 @@ def _served(result: Json, word: str) -> list[list[str]]:
             f"Latency inside the engine ({word}ms, from the engine's queue)",
             *_latencies(summary["engine"], summary),
         ],
+        *_by_priority(summary, word),
         [f"Parts of users' TTFT ({word}ms, completed requests)", *_parts(summary)],
         ["Throughput", *_throughput(result)],
     ]
@@ -58,32 +59,34 @@ def _nothing_completed(result: Json) -> list[str]:
         f"NO REQUEST COMPLETED of {count(counts['offered'])} offered: {ends}. There is no latency to report "
         f"and no goodput.{step}"
     )
-    lines += paragraph(f"{_load(result)}: {_verdict(result['summary'])} in this run.")
+    lines += paragraph(f"{offered_load(result)}: {verdict(result['summary'])} in this run.")
     return lines + (paragraph(f"OVERLOADED: {result['overloaded']}.") if result["overloaded"] else [])
 
 
-def _verdict(summary: Json) -> str:
+def verdict(summary: Json) -> str:
+    """Whether one run passed, as the end of a sentence."""
     missed = [gate["name"] for gate in summary["gates"] if not gate["passed"]]
     return f"FAILS {', '.join(missed)}" if missed else "every gate passes"
 
 
 def _standing(result: Json) -> list[str]:
     summary, goodput = result["summary"], result["summary"]["goodput"]
-    lines = paragraph(f"{_load(result)}: {_verdict(summary)} in this run.")
+    lines = paragraph(f"{offered_load(result)}: {verdict(summary)} in this run.")
     if result["overloaded"]:
         lines += paragraph(
             f"OVERLOADED: {result['overloaded']}. Percentiles depend on how long the run was, and stand for no "
             "steady state."
         )
     else:
-        lines += paragraph(f"Not overloaded: {_share_of_saturated(result)}.")
+        lines += paragraph(f"Not overloaded: {share_of_saturated(result)}.")
     return lines + paragraph(
         f"Goodput {number(goodput['requests'])} requests/s and {number(goodput['output_tokens'])} output tokens/s; "
         f"{share(goodput['joint_attainment'])} of the requests were inside every latency objective."
     )
 
 
-def _load(result: Json) -> str:
+def offered_load(result: Json) -> str:
+    """Which fleet met which load."""
     load, demand = result["load"], result["demand"]
     fleet = f"{load['replicas']} replica{'' if load['replicas'] == 1 else 's'}"
     failures = len(result["configuration"]["fleet"]["failures"])
@@ -97,7 +100,8 @@ def _load(result: Json) -> str:
     return f"{fleet} at {number(load['rate'])} requests/s ({drawn})"
 
 
-def _share_of_saturated(result: Json) -> str:
+def share_of_saturated(result: Json) -> str:
+    """What was offered beside what the fleet can do, as the end of a sentence."""
     saturated = result["saturated_rate"]
     if result["load"]["kind"] == "closed":
         return f"clients wait for their answers; the fleet saturates at {number(saturated)} requests/s"
@@ -122,6 +126,26 @@ def _latencies(latencies: Json, summary: Json) -> list[str]:
     if summary["itl_bound"]:
         lines += paragraph(f"ITL percentiles are exact to {share(summary['itl_bound'])} of their value.")
     return lines
+
+
+def _by_priority(summary: Json, word: str) -> list[list[str]]:
+    """What users of each priority saw, where there are several."""
+    absent = INFINITE if summary["error_rate"] else NOTHING
+    rows = [
+        (
+            f"{each['priority']}",
+            metric.upper(),
+            *(milliseconds(each[metric][figure], absent) for figure in FIGURES),
+            count(each[metric]["count"]),
+            count(each["preemptions"]) if metric == "ttft" else "",
+        )
+        for each in summary.get("priorities", [])
+        for metric in ("ttft", "tpot", "e2e")
+    ]
+    header = ("priority", "", *FIGURES, "samples", "preempt.")
+    return (
+        [[f"Latency of each priority's users ({word}ms)", *table(header, "llrrrrrr", rows)]] if rows else []
+    )
 
 
 def _parts(summary: Json) -> list[str]:

@@ -36,6 +36,8 @@ def dispersion_of_counts(arrival: Floats, window: float) -> float:
     windows = int(since[-1] // window)
     if windows < 2:
         return float("nan")
-    edges = np.arange(windows + 1) * window
-    counts = np.diff(np.searchsorted(since, edges))
-    return float(counts.var(ddof=1) / counts.mean())
+    # Counts of the windows that hold an arrival; the others, of which a long trace may have very many, add nothing.
+    counts = np.unique(since[since < windows * window] // window, return_counts=True)[1]
+    mean = counts.sum() / windows
+    variance = (np.square(counts, dtype=np.float64).sum() - windows * mean**2) / (windows - 1)
+    return float(variance / mean)

@@ -15,6 +15,7 @@ from capsim.errors import BadInput
 from capsim.workload.arrivals import EnvelopeArrivals, RenewalProcess
 from capsim.workload.burstiness import dispersion_of_counts, gap_cv
 from capsim.workload.lengths import LengthDistribution
+from capsim.workload.priorities import PriorityMix
 from capsim.workload.requests import Requests
 from capsim.workload.reuse import PromptBlocks
 from capsim.workload.shared_prefixes import SharedPrefixes
@@ -59,6 +60,11 @@ class Demand(ABC):
     def mean_output(self) -> float:
         """Expected output length, tokens."""
 
+    @property
+    def states_priorities(self) -> bool:
+        """Whether requests have priorities."""
+        return False
+
     @abstractmethod
     def description(self) -> dict[str, Any]:
         """Record the demand for JSON: kind, lengths, burstiness, prefix reuse, source.
@@ -75,12 +81,14 @@ class SyntheticDemand(Demand):
         arrivals: of the requests.
         prompt, output: lengths, tokens.
         prefix: prefixes that prompts begin with; None: no two prompts share anything.
+        priorities: of the requests; None: all are alike.
     """
 
     arrivals: RenewalProcess
     prompt: LengthDistribution
     output: LengthDistribution
     prefix: SharedPrefixes | None = None
+    priorities: PriorityMix | None = None
 
     def draw(self, rate: float, duration: float, seed: np.random.SeedSequence) -> Requests:
         """Draw requests in [0, duration) at `rate` per second; another rate plays the same pattern faster."""
@@ -94,9 +102,17 @@ class SyntheticDemand(Demand):
         n = len(arrival)
         prompt = self.prompt.sample(n, stream(seed, "prompt lengths"))
         output = self.output.sample(n, stream(seed, "output lengths"))
-        if self.prefix is None:
-            return Requests(arrival, prompt, output)
-        return Requests(arrival, prompt, output, self.prefix.sample(prompt, stream(seed, "shared prefixes")))
+        prefixes = priority = None
+        if self.prefix is not None:
+            prefixes = self.prefix.sample(prompt, stream(seed, "shared prefixes"))
+        if self.priorities is not None:
+            priority = self.priorities.sample(n, stream(seed, "priorities"))
+        return Requests(arrival, prompt, output, prefixes, priority=priority)
+
+    @property
+    def states_priorities(self) -> bool:
+        """Whether requests have priorities."""
+        return self.priorities is not None
 
     @property
     def mean_prompt(self) -> float:
@@ -123,7 +139,8 @@ class SyntheticDemand(Demand):
             "dispersion_of_counts": {"limit": self.arrivals.cv**2},
             "prefix_reuse": prefix.expected_reuse(self.prompt) if prefix else 0.0,
             "source": f"{self.arrivals}, prompt {self.prompt}, output {self.output}"
-            + (f", prefix {prefix}" if prefix else ""),
+            + (f", prefix {prefix}" if prefix else "")
+            + (f", priorities {self.priorities}" if self.priorities else ""),
             "attribution": None,
         }
 
@@ -217,10 +234,13 @@ class TraceDemand(Demand):
         return self._at(self.trace.arrival * (self.trace.rate / rate))
 
     def _at(self, arrival: NDArray[np.float64]) -> Requests:
-        return Requests(arrival, self.trace.prompt, self.trace.output, self.trace.prefixes)
+        trace = self.trace
+        return Requests(arrival, trace.prompt, trace.output, trace.prefixes, priority=trace.priority)
 
     def _of_rows(self, arrival: NDArray[np.float64], rows: NDArray[np.int64]) -> Requests:
-        return Requests(arrival, self.trace.prompt[rows], self.trace.output[rows])
+        trace = self.trace
+        priority = None if trace.priority is None else trace.priority[rows]
+        return Requests(arrival, trace.prompt[rows], trace.output[rows], priority=priority)
 
     def _in_order(self, arrival: NDArray[np.float64], seed: np.random.SeedSequence) -> Requests:
         """Rows one after another from a random one on; pass k through the trace is copy k of its prefixes."""
@@ -237,6 +257,11 @@ class TraceDemand(Demand):
         if trace.prefixes is None or trace.hash_block is None:
             return "not recorded"
         return PromptBlocks.cut(trace.prefixes, trace.prompt, trace.hash_block).found_ever().token_share
+
+    @property
+    def states_priorities(self) -> bool:
+        """Whether the trace has a priority for each request."""
+        return self.trace.priority is not None
 
     @property
     def mean_prompt(self) -> float:

@@ -17,7 +17,10 @@ from capsim.workload.trace_file import TraceFile
 BLOCK_SIZE = 512
 """Tokens of one hash id in the traces that Mooncake published (Qin et al., FAST 2025)."""
 
-KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+PRIORITY_KEY = "priority"
+"""The published traces have no such key: a whole number, the smaller first; 0 where a row has none."""
+
+KEYS = ("timestamp", "input_length", "output_length", "hash_ids", PRIORITY_KEY)
 SECONDS_KEY = "chat_id"
 """Rows of the Bailian traces have it; their timestamps are seconds."""
 
@@ -32,6 +35,7 @@ class _Row:
     prompt: int
     output: int
     hashes: list[int]
+    priority: int | None
 
 
 def read_mooncake(path: str | Path, block_size: int = BLOCK_SIZE) -> Trace:
@@ -40,7 +44,7 @@ def read_mooncake(path: str | Path, block_size: int = BLOCK_SIZE) -> Trace:
     Keys of a row: `timestamp`, a number of milliseconds (of seconds where rows have a `chat_id`, as those of
     the Bailian traces; digits in quotes are nanoseconds), `input_length` and `output_length` in tokens, and
     `hash_ids`, one whole number for every `block_size` tokens of the prompt, the last block perhaps partial.
-    Other keys are ignored.
+    A whole number `priority` is read where there is one. Other keys are ignored.
 
     A row without ids shares nothing. A row with fewer ids than blocks shares no more than its ids say. Rows
     with more ids than blocks, no input or no output tokens, or anything that cannot be read are dropped and
@@ -72,7 +76,14 @@ def read_mooncake(path: str | Path, block_size: int = BLOCK_SIZE) -> Trace:
         prefixes=prefixes,
         hash_block=block_size,
         remarks=_remarks(rows, block_size, in_seconds=SECONDS_KEY in other_keys),
+        priority=_priorities(rows),
     )
+
+
+def _priorities(rows: list[_Row]) -> list[int] | None:
+    if all(row.priority is None for row in rows):
+        return None
+    return [row.priority or 0 for row in rows]
 
 
 def _row(line: str, block_size: int) -> tuple[_Row, list[str]] | str:
@@ -87,7 +98,8 @@ def _row(line: str, block_size: int) -> tuple[_Row, list[str]] | str:
     stamp = _nanoseconds(fields.get("timestamp"), _SECOND if SECONDS_KEY in fields else _MILLISECOND)
     if unusable or stamp is None:
         return unusable or "timestamp is not a time"
-    row = _Row(stamp, fields["input_length"], fields["output_length"], fields.get("hash_ids") or [])
+    lengths = fields["input_length"], fields["output_length"]
+    row = _Row(stamp, *lengths, fields.get("hash_ids") or [], fields.get(PRIORITY_KEY))
     return row, [key for key in fields if key not in KEYS]
 
 
@@ -99,6 +111,9 @@ def _unusable(fields: dict[str, Any], block_size: int) -> str:
             return f"{key} is not a whole number of tokens"
         if tokens == 0:
             return f"{key} is 0"
+    priority: Any = fields.get(PRIORITY_KEY)
+    if priority is not None and not (_whole(priority) and abs(priority) < _MOST_TOKENS):
+        return f"{PRIORITY_KEY} is not a whole number"
     hashes = fields.get("hash_ids")
     if hashes is None:
         return ""

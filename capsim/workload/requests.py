@@ -18,6 +18,7 @@ class Requests:
         output: tokens to generate, shape (n,), int64, each at least 1.
         prefixes: which leading tokens the prompts share; None: nothing is known to be shared.
         samples: sequences that each request generates from its prompt (``n``), each of `output` tokens.
+        priority: smaller goes first where the engine heeds it, shape (n,), int64; None: all are alike.
     """
 
     arrival: NDArray[np.float64]
@@ -25,6 +26,7 @@ class Requests:
     output: NDArray[np.int64]
     prefixes: Prefixes | None = None
     samples: int = 1
+    priority: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)

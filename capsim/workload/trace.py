@@ -38,6 +38,7 @@ class Trace:
         remarks: what else its reader made of the file, one sentence each.
         prefixes: which leading tokens the prompts share; None: the file does not say.
         hash_block: tokens that one hash id of the file stands for; None: it has none.
+        priority: smaller goes first where the engine heeds it, shape (n,), int64; None: the file does not say.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Trace:
     remarks: tuple[str, ...] = ()
     prefixes: Prefixes | None = None
     hash_block: int | None = None
+    priority: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)

@@ -98,6 +98,7 @@ class TraceFile:
         prefixes: Prefixes | None = None,
         hash_block: int | None = None,
         remarks: tuple[str, ...] = (),
+        priority: Sequence[int] | None = None,
     ) -> Trace:
         """Put the usable rows into order.
 
@@ -108,6 +109,7 @@ class TraceFile:
             prefixes: of the rows, in the same order.
             hash_block: tokens of one hash id.
             remarks: what else the reader made of the file.
+            priority: of the rows, in the same order; None: the file says nothing of it.
 
         Raises:
             BadInput: no row is usable; with the reasons of the first.
@@ -136,6 +138,7 @@ class TraceFile:
             remarks=remarks,
             prefixes=None if prefixes is None else prefixes.take(order),
             hash_block=hash_block,
+            priority=None if priority is None else np.array(priority, dtype=np.int64)[order],
         )
 
 

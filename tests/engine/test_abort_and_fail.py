@@ -19,7 +19,15 @@ from tests.engine.test_differential import (
     sequences_of,
     times,
 )
-from tests.strategies import Case, cases
+from tests.strategies import Case, cases, in_short_chunks, with_priorities
+
+
+def queued_otherwise() -> st.SearchStrategy[Case]:
+    """Cases with a threshold for prompts, with priorities, or with both."""
+    return st.one_of(
+        in_short_chunks(cases()), with_priorities(cases()), in_short_chunks(with_priorities(cases()))
+    )
+
 
 # abort
 
@@ -92,6 +100,16 @@ def test_abort_happens_once() -> None:
 @settings(max_examples=250, deadline=None)
 @given(cases(), st.data())
 def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
+    aborts_match(case, data)
+
+
+@settings(max_examples=250, deadline=None)
+@given(queued_otherwise(), st.data())
+def test_aborts_match_with_short_chunks_and_priorities(case: Case, data: st.DataObject) -> None:
+    aborts_match(case, data)
+
+
+def aborts_match(case: Case, data: st.DataObject) -> None:
     """Blocks return to 0, others keep their token counts, and all times are those of the plain replica."""
     victims = data.draw(st.sets(st.integers(0, len(case.requests) - 1), max_size=8))
     aborts = sorted((case.requests[i][0] + data.draw(moments()), i) for i in victims)
@@ -115,7 +133,7 @@ def test_aborts_match_the_reference(case: Case, data: st.DataObject) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(cases(), moments())
+@given(st.one_of(cases(), queued_otherwise()), moments())
 def test_fail_keeps_whole_steps_and_loses_the_one_in_flight(case: Case, death: float) -> None:
     plain, expected = reference(case, DYADIC)
     replica = Replica(configuration(case), DYADIC)

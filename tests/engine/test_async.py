@@ -26,6 +26,8 @@ def compared(case: Case, longest_plan: int | None = None) -> None:
         reserve_full_prompt=case.reserve_full_prompt,
         enable_prefix_caching=case.enable_prefix_caching,
         watermark_blocks=case.watermark_blocks,
+        long_prefill_token_threshold=case.long_prefill_token_threshold,
+        by_priority=case.by_priority,
     )
     expected = plain_sequences(case)
     plain.run(expected)

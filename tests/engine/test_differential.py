@@ -72,6 +72,8 @@ def plain_replica(case: Case, cost: StepCost) -> ReferenceReplica:
         "max_num_batched_tokens": case.max_num_batched_tokens,
         "reserve_full_prompt": case.reserve_full_prompt,
         "watermark_blocks": case.watermark_blocks,
+        "long_prefill_token_threshold": case.long_prefill_token_threshold,
+        "by_priority": case.by_priority,
     }
     if case.groups is not None:
         groups = case.groups
@@ -89,7 +91,7 @@ def plain_replica(case: Case, cost: StepCost) -> ReferenceReplica:
 
 def plain_sequences(case: Case) -> list[ReferenceSequence]:
     return [
-        ReferenceSequence(i, *request, path=path)
+        ReferenceSequence(i, *request, path=path, priority=case.priority(i))
         for i, (request, path) in enumerate(zip(case.requests, case.paths, strict=True))
     ]
 
@@ -111,12 +113,14 @@ def configuration(case: Case) -> EngineConfiguration:
         watermark=(case.watermark_blocks + 0.5) / (case.usable_blocks + 1),
         tiers=case.tiers,
         groups=case.groups,
+        long_prefill_token_threshold=case.long_prefill_token_threshold,
+        scheduling_policy="priority" if case.by_priority else "fcfs",
     )
 
 
 def sequences_of(case: Case) -> list[Sequence]:
     return [
-        Sequence(i, prompt, output, time, path)
+        Sequence(i, prompt, output, time, path, case.priority(i))
         for i, ((time, prompt, output), path) in enumerate(zip(case.requests, case.paths, strict=True))
     ]
 

@@ -22,7 +22,7 @@ def request(arrival: float, **columns: Any) -> dict[str, Any]:
     """One request; without more it was rejected."""
     rejected = {
         "submitted": NAN, "scheduled": NAN, "first_token": NAN, "finish": NAN, "service": NAN, "prompt": 8,
-        "output": 5,
+        "output": 5, "priority": 0,
         "cached": 0, "loaded": 0, "found": 0, "recomputed": 0, "preemptions": 0, "attempts": 0, "replica": -1,
         "outcome": Outcome.REJECTED,
     }  # fmt: skip

@@ -54,6 +54,16 @@ LINES = [
     ),
     (
         "    output_tokens:",
+        "    priorities: [{priority: 0, share: 20%}, {priority: 1, share: 70%}]\n    output_tokens:",
+        "s.yaml:9:5: demand.synthetic.priorities: the shares sum up to 90%, expected 100%",
+    ),
+    (
+        "    output_tokens:",
+        "    priorities: [{priority: 0, share: 20%}, {priority: 0, share: 80%}]\n    output_tokens:",
+        "s.yaml:9:56: demand.synthetic.priorities[1].priority: 0 is stated before, expected each priority once",
+    ),
+    (
+        "    output_tokens:",
         "    prefix: {tokens: 513}\n    output_tokens:",
         "s.yaml:9:22: demand.synthetic.prefix.tokens: 513 is longer than any prompt, expected at most 512",
     ),
@@ -181,6 +191,25 @@ ENDS = [
         "engine: {enable_chunked_prefill: false}",
         "s.yaml:12:34: engine.enable_chunked_prefill: an engine without chunked prefill is not modelled "
         "yet, expected true",
+    ),
+    (
+        "engine: {max_num_partial_prefills: 4}",
+        "s.yaml:12:36: engine.max_num_partial_prefills: vLLM's V1 engine refuses another (0.19: 'Concurrent Partial "
+        "Prefill is not supported'); long_prefill_token_threshold alone lets several prompts be half computed, "
+        "expected 1",
+    ),
+    (
+        "engine: {max_long_partial_prefills: true}",
+        "s.yaml:12:37: engine.max_long_partial_prefills: true is no whole number, expected 1",
+    ),
+    (
+        "engine: {scheduling_policy: prio}",
+        "s.yaml:12:29: engine.scheduling_policy: 'prio' is not known, expected one of fcfs, priority, "
+        "did you mean 'priority'?",
+    ),
+    (
+        "engine: {long_prefill_token_threshold: -1}",
+        "s.yaml:12:40: engine.long_prefill_token_threshold: -1 is too small, expected a whole number, at least 0",
     ),
     (
         "engine: {scheduler_reserve_full_isl: on}",

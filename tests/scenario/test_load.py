@@ -24,6 +24,7 @@ from capsim.scenario import (
     OffloadSettings,
     PlanSettings,
     PrefixSettings,
+    PrioritySettings,
     ProfileSettings,
     RooflineSettings,
     Scenario,
@@ -87,6 +88,8 @@ def test_the_shipped_scenario_loads() -> None:
             async_scheduling=True,
             scheduler_reserve_full_isl=True,
             watermark=0.0,
+            long_prefill_token_threshold=0,
+            scheduling_policy="fcfs",
             kv_offload=(),
             limit_mm_per_prompt=LimitSettings(image=0),
         ),
@@ -303,7 +306,8 @@ ENGINE_KEYS = (
     "name, version, tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel, dtype, "
     "kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, "
     "num_gpu_blocks, num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, "
-    "async_scheduling, scheduler_reserve_full_isl, watermark, kv_offload, limit_mm_per_prompt"
+    "async_scheduling, scheduler_reserve_full_isl, watermark, long_prefill_token_threshold, "
+    "max_num_partial_prefills, max_long_partial_prefills, scheduling_policy, kv_offload, limit_mm_per_prompt"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [
@@ -350,3 +354,23 @@ def test_defaults_follow_the_engine_version(version: str, ahead: bool, whole: bo
     assert (engine.async_scheduling, engine.scheduler_reserve_full_isl) == (ahead, whole)
     stated = load(shipped, [f"engine.version='{version}'", "engine.async_scheduling=false"]).engine
     assert stated.async_scheduling is False
+
+
+def test_priorities_and_how_the_engine_schedules_are_read() -> None:
+    lengths = "{distribution: fixed, value: 9}"
+    priorities = "[{priority: 0, share: 20%}, {priority: -1, share: 0.8}]"
+    synthetic = f"{{prompt_tokens: {lengths}, output_tokens: {lengths}, priorities: {priorities}}}"
+    scenario = load(
+        SHIPPED,
+        [
+            "demand.trace=null",
+            f"demand.synthetic={synthetic}",
+            "engine.scheduling_policy=priority",
+            "engine.long_prefill_token_threshold=512",
+            "engine.max_num_partial_prefills=1",
+        ],
+    )
+    assert scenario.demand.synthetic is not None
+    assert scenario.demand.synthetic.priorities == (PrioritySettings(0, 0.2), PrioritySettings(-1, 0.8))
+    assert scenario.engine.scheduling_policy == "priority"
+    assert scenario.engine.long_prefill_token_threshold == 512

@@ -41,6 +41,13 @@ OVERRIDES: list[list[str]] = [
     ],
     ["model=gemma-3-27b", "engine.limit_mm_per_prompt={image: 3}"],
     ["demand.sampling={n: 2, best_of: 3}"],
+    [
+        "engine.scheduling_policy=priority",
+        "engine.long_prefill_token_threshold=300",
+        "demand.trace=null",
+        "demand.synthetic={prompt_tokens: {distribution: fixed, value: 9}, output_tokens: {distribution: fixed, "
+        "value: 9}, priorities: [{priority: 3, share: 33.3%}, {priority: -1, share: 66.7%}]}",
+    ],
     ["demand.trace={path: mooncake_conversation_first2000, format: mooncake, block_size: 64}"],
 ]
 
