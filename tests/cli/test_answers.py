@@ -80,7 +80,8 @@ def test_plan(capsim: Capsim, tmp_path: Path) -> None:
     lines = [line for line in printed.out.splitlines() if line.isupper()]
     assert lines == ["ANSWER", "BINDING CONSTRAINT", "HOW SURE", "EVIDENCE"]
     written = {path.name for path in (tmp_path / "plan").iterdir()}
-    assert written == {"scenario.json", "result.json", "requests.csv", "knee.png", "experiments.jsonl"}
+    kept = {"scenario.json", "result.json", "requests.csv", "course.json", "command.txt", "experiments.jsonl"}
+    assert written == kept | {"report.html", "knee.png"}
     again = capsim("plan", SMALL, "--jobs", "1", "--out", tmp_path / "plan", "--json")
     assert again.out == (tmp_path / "plan" / "result.json").read_text()
     assert "simulation" not in again.err  # everything was done already

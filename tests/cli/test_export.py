@@ -30,9 +30,8 @@ def test_each_format_is_written_beside_the_result(capsim: Capsim, tmp_path: Path
     assert [line for line in printed.out.splitlines() if "exported" in line] == [
         f"exported: {file}" for file in files
     ]
-    assert {*(file.name for file in files), "result.json", "scenario.json", "requests.csv"} == {
-        file.name for file in out.iterdir()
-    }
+    kept = {"result.json", "scenario.json", "requests.csv", "course.json", "command.txt", "report.html"}
+    assert kept | {file.name for file in files} == {file.name for file in out.iterdir()}
 
 
 def test_an_export_is_validated_without_error(capsim: Capsim, tmp_path: Path) -> None:

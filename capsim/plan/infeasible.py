@@ -1,0 +1,28 @@
+"""A question without a feasible answer as plain data, so that a run folder says so too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capsim import __version__
+from capsim.errors import Infeasible
+from capsim.scenario import Scenario, resolved
+
+SCHEMA = "capsim.infeasible"
+SCHEMA_VERSION = 1
+
+Json = dict[str, Any]
+
+
+def infeasible_result(scenario: Scenario, error: Infeasible) -> Json:
+    """Which limit was exceeded and by how much, what would help, and what was asked."""
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "capsim_version": __version__,
+        "scenario": scenario.name,
+        "seed": scenario.seed,
+        "limit": error.limit,
+        "remedies": list(error.remedies),
+        "configuration": resolved(scenario),
+    }
