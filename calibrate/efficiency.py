@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from calibrate.grouped import ExpertTimes
 from capsim.catalog import Gpu, Model
 from capsim.catalog.model import DTYPE_BYTES
 from capsim.cost import Profile
 
+EXPERTS = "moe"
+"""The chosen experts of a layer, as profiles name them."""
 GEMMS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
 """A layer's matrix products, as profiles name them."""
 CHUNK = 2048
@@ -34,12 +39,14 @@ def efficiencies(
     """Factors of each profile of a dense model whose model and GPU are known by name.
 
     A mixture of experts is left out: of its matrix products only those around attention are a dense layer's, and they
-    are too small to show what a GPU reaches.
+    are too small to show what a GPU reaches. So is a profile that was derived from another GPU's kernels: it shows
+    nothing that the other one does not.
     """
     return [
         efficiency_of(profile, models[profile.provenance.model], gpus[profile.provenance.gpu])
         for profile in profiles
         if profile.provenance.experts is None
+        and not profile.provenance.derived_from
         and profile.provenance.model in models
         and profile.provenance.gpu in gpus
     ]
@@ -78,6 +85,48 @@ def efficiency_of(profile: Profile, model: Model, gpu: Gpu) -> dict[str, float]:
         / gpu.memory_bandwidth,
         "attention_latency": attention.decode.values[0][0],
     }
+
+
+def expert_efficiencies(
+    profiles: Iterable[Profile], models: Mapping[str, Model], gpus: Mapping[str, Gpu]
+) -> list[dict[str, float]]:
+    """Factors of `capsim.cost.Efficiency` that each profile with experts shows, fitted to all of its experts' times.
+
+    Left out: experts that are dealt out to ranks, whose busiest rank has more than its share, and what `efficiencies`
+    leaves out. A share may come out above 1: where routing is uneven fewer weights are read than with uniform routing.
+    """
+    return [
+        _expert_times(profile, gpus[profile.provenance.gpu]).fitted()
+        for profile in profiles
+        if profile.provenance.experts is not None
+        and profile.provenance.expert_parallel_size == 1
+        and not profile.provenance.derived_from
+        and profile.provenance.model in models
+        and profile.provenance.gpu in gpus
+    ]
+
+
+def _expert_times(profile: Profile, gpu: Gpu) -> ExpertTimes:
+    stated = profile.provenance
+    experts = stated.experts
+    assert experts is not None
+    chosen = next(operator for operator in profile.operators if operator.name == EXPERTS)
+    tokens = np.array(chosen.seconds.points, dtype=np.int64)
+    shape = {
+        "hidden": stated.shapes["hidden_size"],
+        "inter": experts.intermediate_size,
+        "topk": experts.per_token,
+        "experts": experts.count,
+        "tp": stated.tensor_parallel_size,
+        "ep": 1,
+    }
+    columns = {
+        **{name: np.full(len(tokens), value) for name, value in shape.items()},
+        "tokens": tokens,
+        "seconds": np.array(chosen.seconds.values),
+        "routing": np.full(len(tokens), stated.routing),
+    }
+    return ExpertTimes.of(columns, gpu, f"{stated.engine} {stated.engine_version}", stated.dtype)
 
 
 def spread(found: Sequence[Mapping[str, float]]) -> dict[str, Spread]:

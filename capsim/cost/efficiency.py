@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from capsim.cost.step import Factor
 from capsim.errors import BadInput, Fault
 
 _KERNELS = "NVIDIA aiconfigurator 0.12.0 (Apache-2.0), H200 SXM, vLLM 0.24.0 kernels: "
-_PROFILES = "median of the shipped profiles (see capsim catalog): "
+_PROFILES = "median of the shipped profiles of H200, RTX 4090 and RTX PRO 6000: "
+_EXPERTS = (
+    "NVIDIA aiconfigurator 0.12.0 (Apache-2.0), H100 and H200 SXM, 45 tables of fused experts of vLLM, SGLang and "
+    "TensorRT-LLM: "
+)
 _LINKS = "NVIDIA aiconfigurator 0.12.0 (Apache-2.0), H200 SXM: "
 
 
@@ -18,25 +22,62 @@ def _factor(default: float, tag: str, source: str) -> Any:
     return field(default=default, metadata={"tag": tag, "source": source})
 
 
+class ExpertSpread(NamedTuple):
+    """How long measured kernels of experts take, as multiples of what the roofline computes.
+
+    Attributes:
+        low: tenth percentile.
+        high: ninetieth percentile.
+    """
+
+    low: float
+    high: float
+
+
+EXPERT_SPREAD = {
+    (16, False): ExpertSpread(0.8, 1.4),
+    (16, True): ExpertSpread(0.9, 2.5),
+    (8, False): ExpertSpread(0.8, 2.9),
+    (8, True): ExpertSpread(0.8, 2.0),
+    (4, False): ExpertSpread(0.8, 3.0),
+    (4, True): ExpertSpread(0.9, 3.7),
+}
+"""By bits of a weight, and whether experts are dealt out to ranks: over the tables that the
+factors are fitted to, and those of the same routing on 2 to 8 ranks, which they are not. The widest come from kernels
+that an engine has not tuned to a shape, and from two tables (FP8 of vLLM 0.24, int4 of vLLM 0.19) that take four times
+the reading of their weights."""
+
+
 @dataclass(frozen=True)
 class Efficiency:
     """One number per kind of work; shares are of the data sheet's figure, latencies are seconds.
 
-    Those that profiles show are the medians over the shipped ones (three models and three GPUs, 1 to 8 of them; the
-    spread is wide, and `capsim catalog` prints it). The other measured ones are single points of the kernel tables
-    that NVIDIA publishes with aiconfigurator (Apache-2.0) for the H200. None is fitted to an end-to-end figure, and on
-    another GPU they are an assumption.
+    Those that profiles show are the medians over the shipped dense ones of H200, RTX 4090 and RTX PRO 6000 (eleven of
+    three models, on 1 to 8 GPUs). The spread is wide; `capsim catalog` prints it over the profiles of all GPUs. Those
+    of A100, B200, H100 and L40S came later and did not move the factors: they test them. The other measured ones are
+    single points of the kernel tables that NVIDIA publishes with aiconfigurator (Apache-2.0) for the H200. None is
+    fitted to an end-to-end figure, and on another GPU they are an assumption.
+
+    The five of experts are fitted together to tables of the same package: all 45 of experts' kernels on H100 and H200
+    (vLLM, SGLang and TensorRT-LLM, several versions and precisions each, 22 shapes), none left out, each with the same
+    weight among those of as many bits, where a power law of 1.01 chooses the experts, as in the shipped profiles, and
+    none are dealt out to ranks. What was found is rounded to the slow side. Engines' kernels differ far more than these
+    factors: `EXPERT_SPREAD`.
 
     Attributes:
-        gemm_compute: FLOPs of a layer's matrix products at the most tokens measured; 0.52 to 1.00 over the profiles.
+        gemm_compute: FLOPs of a layer's matrix products at the most tokens measured; 0.52 to 1.00 over these profiles.
         gemm_bandwidth: bytes of their weights at one token; 0.41 to 0.93.
         weight_only_compute: share of the 16-bit products' rate that is left where the kernel widens the weights (int8,
             int4, fp8 without fp8 arithmetic). Assumed: published kernels lose little while memory binds, and more at
             large batches.
-        expert_compute: FLOPs of the grouped products of experts. bf16, 16,384 tokens: 0.67 of the data sheet for
-            Mixtral-8x7B, 0.55 for Qwen3-235B-A22B, 0.51 for Qwen3-30B-A3B (and less where experts are split thin).
-        expert_latency: least seconds of a layer's chosen experts beside reading their weights. bf16, one token: 16 to
-            30 us over the same models on 1 to 8 GPUs.
+        expert_compute: FLOPs of experts' grouped products with 16-bit weights, whose time comes on top of the
+            reading's; found 0.68.
+        narrow_expert_compute: the same with 8-bit and 4-bit weights, of the rate at which they compute; found 0.39.
+        expert_bandwidth: bytes of experts' weights and activations; found 1.00. Weights that are widened are read at
+            `weight_only_compute` of it.
+        expert_latency: seconds of a layer's chosen experts beside their products (choice, sorting, activation, sum),
+            16-bit weights; found 35 us.
+        narrow_expert_latency: the same with 8-bit and 4-bit weights; found 47 us.
         attention_compute: FLOPs of causal prefill attention, a prompt of 2,048 tokens; 0.22 to 0.62.
         attention_bandwidth: bytes of KV read by 64 sequences of 2,048 tokens; 0.45 to 0.86.
         attention_latency: least seconds of one layer's attention; 8.0 to 11.5 us.
@@ -59,14 +100,11 @@ class Efficiency:
     weight_only_compute: float = _factor(
         0.80, "assumed", "share of the 16-bit rate left by widening weights; no measurement behind it"
     )
-    expert_compute: float = _factor(
-        0.55,
-        "measured",
-        _KERNELS + "bf16 fused experts, 16,384 tokens: 0.67 Mixtral-8x7B, 0.51 Qwen3-30B-A3B",
-    )
-    expert_latency: float = _factor(
-        20e-6, "measured", _KERNELS + "bf16 fused experts, 1 token, beyond the reading of their weights"
-    )
+    expert_compute: float = _factor(0.65, "fitted", _EXPERTS + "16-bit weights")
+    narrow_expert_compute: float = _factor(0.37, "fitted", _EXPERTS + "8-bit and 4-bit weights")
+    expert_bandwidth: float = _factor(0.95, "fitted", _EXPERTS + "all weights")
+    expert_latency: float = _factor(35e-6, "fitted", _EXPERTS + "16-bit weights")
+    narrow_expert_latency: float = _factor(50e-6, "fitted", _EXPERTS + "8-bit and 4-bit weights")
     attention_compute: float = _factor(0.40, "measured", _PROFILES + "causal attention of 2,048 tokens")
     attention_bandwidth: float = _factor(0.77, "measured", _PROFILES + "64 decodes at 2,048 tokens")
     attention_latency: float = _factor(11.3e-6, "measured", _PROFILES + "one decode of the shortest context")

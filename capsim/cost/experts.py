@@ -106,24 +106,28 @@ class ExpertLayer:
         self._shared_columns = experts.shared * experts.intermediate_size / ranks
         self._precision = precision
         self._wide = wide
-        self._latency = efficiency.expert_latency
+        self._latency = efficiency.narrow_expert_latency if precision.narrow else efficiency.expert_latency
 
     def seconds(self, tokens: int) -> float:
-        """Router, chosen experts and shared experts for `tokens` tokens.
+        """Router, chosen experts and shared experts for `tokens` tokens."""
+        router = self._kernels.product(tokens, self._experts.count, self._hidden, self._wide)
+        return router + self.chosen_seconds(tokens) + self._shared_seconds(tokens)
 
-        The chosen experts are one chain of small kernels around two grouped products (choice and sorting of the
+    def chosen_seconds(self, tokens: int) -> float:
+        """The experts that `tokens` tokens have chosen, without router and shared experts.
+
+        They are one chain of small kernels around two grouped products (choice and sorting of the
         tokens, gate and up, activation, down, weighted sum), whose latencies are one figure. Activation and sum run
         over all pairs of a token and an expert on every rank, zeros standing for other ranks' experts, as vLLM's
         fused kernels have it.
         """
         touched, rows = self.routing.busiest(tokens, self._holders)
         kernels, hidden, columns = self._kernels, self._hidden, self._columns
-        router = kernels.product(tokens, self._experts.count, hidden, self._wide)
         products = kernels.grouped_product(rows, 2 * columns, hidden, touched, self._precision)
         products += kernels.grouped_product(rows, hidden, columns, touched, self._precision)
         pairs = tokens * self._experts.per_token
         moved = (3 * pairs * columns + (pairs + tokens) * hidden) * ACTIVATION_BYTES
-        return router + self._latency + products + kernels.moving(moved) + self._shared_seconds(tokens)
+        return self._latency + products + kernels.moving(moved)
 
     def weight_bytes(self, tokens: int) -> float:
         """Bytes of weights that the busiest rank reads for `tokens` tokens, of one layer."""

@@ -26,6 +26,16 @@ class Precision(NamedTuple):
     flops: float
     widened: bool = False
 
+    @property
+    def bits(self) -> int:
+        """Of a weight, without its share of the scales: 16, 8 or 4."""
+        return 8 * int(self.bytes) or 4
+
+    @property
+    def narrow(self) -> bool:
+        """Whether weights have fewer than 16 bits."""
+        return self.bits < 16
+
     @classmethod
     def of(cls, gpu: Gpu, weight_dtype: str, efficiency: Efficiency) -> Precision:
         """Precision of weights on a GPU.
@@ -62,6 +72,9 @@ class Kernels:
         self._ranks = ranks
         self._gemm_compute = efficiency.gemm_compute
         self._expert_compute = efficiency.expert_compute
+        self._narrow_expert_compute = efficiency.narrow_expert_compute
+        self._expert_bandwidth = gpu.memory_bandwidth * efficiency.expert_bandwidth
+        self._widening = efficiency.weight_only_compute
         self._gemm_bandwidth = gpu.memory_bandwidth * efficiency.gemm_bandwidth
         self._elementwise_bandwidth = gpu.memory_bandwidth * efficiency.elementwise_bandwidth
         self._link_bandwidth = gpu.link_bandwidth * efficiency.link_bandwidth
@@ -77,9 +90,16 @@ class Kernels:
     def grouped_product(
         self, rows: float, n: float, k: float, matrices: float, precision: Precision
     ) -> float:
-        """Products of `rows` activations, each with one of `matrices` weights of k x n, in one kernel."""
-        arithmetic = 2 * rows * n * k / (precision.flops * self._expert_compute)
-        return max(arithmetic, self._reading(rows, n, k, matrices * n * k * precision.bytes))
+        """Products of `rows` activations, each with one of `matrices` weights of k x n, in one kernel.
+
+        Arithmetic and reading add up: a product whose rows are dealt out to many matrices in small tiles overlaps the
+        two badly. Of the kernels that `Efficiency` was fitted to, the longer of the two explains less. Weights that
+        are widened are read more slowly, too: by the same share, which is what 4-bit kernels show.
+        """
+        share = self._narrow_expert_compute if precision.narrow else self._expert_compute
+        arithmetic = 2 * rows * n * k / (precision.flops * share)
+        weights = matrices * n * k * precision.bytes / (self._widening if precision.widened else 1.0)
+        return arithmetic + (weights + rows * (n + k) * ACTIVATION_BYTES) / self._expert_bandwidth
 
     def elementwise(self, moved: float) -> float:
         """A kernel that only moves bytes."""

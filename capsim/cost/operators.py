@@ -8,7 +8,7 @@ from capsim.catalog.gpu import Gpu
 from capsim.catalog.model import DTYPE_BYTES, Model, check_dtype
 from capsim.catalog.stage import pipeline_stages
 from capsim.cost.attention_time import AttentionTime
-from capsim.cost.efficiency import Efficiency
+from capsim.cost.efficiency import EXPERT_SPREAD, Efficiency, ExpertSpread
 from capsim.cost.experts import ExpertLayer
 from capsim.cost.kernels import ACTIVATION_BYTES, Kernels, Precision
 from capsim.cost.step import Factor
@@ -175,12 +175,21 @@ class Operators:
             described["routing_skew"] = _described_skew(self._skew)
         return described
 
+    def expert_spread(self, dealt: bool) -> ExpertSpread:
+        """How far measured kernels of experts lie from the roofline's, see `EXPERT_SPREAD`."""
+        return EXPERT_SPREAD[self._narrow.bits, dealt]
+
     @property
     def idle_factors(self) -> frozenset[str]:
         """Efficiency factors that nothing here depends on."""
         widening = () if self._narrow.widened else ("weight_only_compute",)
-        experts = ("expert_compute", "expert_latency") if self.experts is None else ()
-        return frozenset((*widening, *experts))
+        wide, narrow = (
+            ("expert_compute", "expert_latency"),
+            ("narrow_expert_compute", "narrow_expert_latency"),
+        )
+        if self.experts is None:
+            return frozenset((*widening, *wide, *narrow, "expert_bandwidth"))
+        return frozenset((*widening, *(wide if self._narrow.narrow else narrow)))
 
     def _layer_seconds(
         self, tokens: int, products: tuple[tuple[float, float], ...], kernels: tuple[float, ...]

@@ -71,12 +71,19 @@ class RooflineCost(StepCost):
             routing_skew=routing_skew,
         )
         stages = f" in {pipeline_parallel_size} stages" if pipeline_parallel_size > 1 else ""
+        dealt = expert_parallel and tensor_parallel_size > 1
         experts = ", expert-parallel" if expert_parallel and model.experts is not None else ""
         self.description = (
             f"roofline of {model.name} ({weight_dtype} weights, {kv_dtype} KV) on "
             f"{tensor_parallel_size * pipeline_parallel_size} x {gpu.name}{stages}{experts},"
             " from data sheets and stated efficiencies"
         )
+        if model.experts is not None:
+            spread = self.operators.expert_spread(dealt)
+            self.description += (
+                f"; of experts' kernels that were timed, four in five take {spread.low:g} to {spread.high:g} times "
+                "what it computes"
+            )
         attention, self._windowed = self.operators.attention, self.operators.windowed_attention
         self._per_context, self._per_pair = attention.per_context, attention.per_pair
         self._floor, self._knee = attention.floor, attention.knee

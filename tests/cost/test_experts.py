@@ -102,7 +102,8 @@ def test_a_dense_layer_and_one_with_experts_by_hand() -> None:
     dense = sum(n * k * 2 + 2 * (n + k) * 2 for n, k in ((32, 8), (8, 16))) + 2 * 3 * 16 * 2
     # Uniform routing: two tokens with 2 of 4 experts each touch 4 * (1 - (1/2) ** 2) = 3, in 4 pairs.
     router = 4 * 8 * 2 + 2 * (4 + 8) * 2
-    chosen = sum(3 * n * k * 2 + 4 * (n + k) * 2 for n, k in ((8, 8), (8, 4)))
+    # Of a grouped product the arithmetic comes on top, at ten times the rate.
+    chosen = sum(3 * n * k * 2 + 4 * (n + k) * 2 + 2 * 4 * n * k / 10 for n, k in ((8, 8), (8, 4)))
     moved = 2 * (3 * 4 * 4 + (4 + 2) * 8)
     shared = sum(n * k * 2 + 2 * (n + k) * 2 for n, k in ((8, 8), (8, 4))) + 2 * 3 * 4 * 2
     head = 32 * 8 * 2 + 2 * (32 + 8) * 2 + 2 * 32 * 10
@@ -180,28 +181,3 @@ def test_a_cost_with_experts_can_be_sent_to_another_process() -> None:
     cost = RooflineCost(MIXTRAL_8X7B, H200, 2, expert_parallel=True)
     batch = BatchShape((), 16, 16 * 512)
     assert pickle.loads(pickle.dumps(cost)).step(batch) == cost.step(batch)
-
-
-# Fused experts of vLLM 0.24.0 on an H200, bf16, seconds of one layer by tokens: NVIDIA aiconfigurator 0.12.0
-# (Apache-2.0), experts chosen by a power law of 1.01. Model, ranks and whether experts are dealt out.
-MEASURED = [
-    (MIXTRAL_8X7B, 1, False, {1: 189e-6, 16: 663e-6, 64: 752e-6, 1024: 1397e-6, 16384: 17760e-6}),
-    (MIXTRAL_8X7B, 8, False, {1: 40.1e-6, 16: 104e-6, 64: 108e-6, 1024: 252e-6, 16384: 2453e-6}),
-    (QWEN3_30B_A3B, 1, False, {1: 41.2e-6, 16: 187e-6, 64: 292e-6, 1024: 437e-6, 16384: 2647e-6}),
-    (QWEN3_30B_A3B, 8, False, {1: 22.8e-6, 16: 49.5e-6, 64: 65.6e-6, 1024: 142e-6, 16384: 1045e-6}),
-    (QWEN3_30B_A3B, 8, True, {1: 33.0e-6, 16: 59.3e-6, 64: 75.0e-6, 1024: 144e-6, 16384: 1251e-6}),
-]
-
-
-@pytest.mark.parametrize(("model", "ranks", "dealt", "measured"), MEASURED)
-def test_a_layers_experts_take_about_what_was_measured(
-    model: Model, ranks: int, dealt: bool, measured: dict[int, float]
-) -> None:
-    layer = RooflineCost(model, H200, ranks, expert_parallel=dealt).operators.experts
-    assert layer is not None
-    errors = {tokens: layer.seconds(tokens) / seconds - 1 for tokens, seconds in measured.items()}
-    print(model.name, ranks, dealt, "  ".join(f"{tokens}: {error:+.0%}" for tokens, error in errors.items()))
-    # Round factors, uniform routing and no tile quantization: in decode within a third, in prefill within a factor of
-    # two, where experts are split thin.
-    assert all(abs(errors[tokens]) < 0.34 for tokens in (1, 16, 64))
-    assert all(-0.6 < errors[tokens] < 0.3 for tokens in (1024, 16384))

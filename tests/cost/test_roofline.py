@@ -17,7 +17,10 @@ IDEAL = Efficiency(
     gemm_bandwidth=1,
     weight_only_compute=1,
     expert_compute=1,
+    narrow_expert_compute=1,
+    expert_bandwidth=1,
     expert_latency=0,
+    narrow_expert_latency=0,
     attention_compute=1,
     attention_bandwidth=1,
     attention_latency=0,
@@ -235,10 +238,15 @@ def test_factors_are_described_with_their_source_and_overrides_are_the_users() -
 
 def test_only_factors_that_play_a_part_are_described() -> None:
     dense = RooflineCost(LLAMA_8B, H200).describe()
-    assert not {"weight_only_compute", "expert_compute", "expert_latency", "routing_skew"} & set(dense)
+    assert not {name for name in dense if "expert" in name or name in ("weight_only_compute", "routing_skew")}
     assert RooflineCost(LLAMA_8B, A100, 1, "fp8").describe()["weight_only_compute"].tag == "assumed"
     uniform, skewed = (RooflineCost(QWEN3_30B_A3B, H200, routing_skew=skew).describe() for skew in (0.0, 0.8))
-    assert uniform["expert_compute"].tag == "measured"
+    assert uniform["expert_compute"].tag == "fitted"
+    assert "H100 and H200" in uniform["expert_compute"].source
+    assert not {name for name in uniform if name.startswith("narrow")}
+    narrow = set(RooflineCost(QWEN3_30B_A3B, H200, 1, "fp8").describe())
+    assert {"narrow_expert_compute", "narrow_expert_latency", "expert_bandwidth"} <= narrow
+    assert not {"expert_compute", "expert_latency"} & narrow
     assert uniform["routing_skew"][:2] == (0.0, "assumed")
     assert skewed["routing_skew"][:2] == (0.8, "stated")
 
