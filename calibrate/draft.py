@@ -244,6 +244,7 @@ class Draft:
         ranges: lowest and highest measured count by the names in `RANGES`.
         graph_sizes: token counts captured as CUDA graphs; empty without graphs.
         held_out: errors on shapes that the tables do not hold.
+        memory: what a rank was measured to hold, as the file states it; empty where nothing was.
     """
 
     provenance: Provenance
@@ -254,6 +255,7 @@ class Draft:
     ranges: Mapping[str, tuple[int, int]]
     graph_sizes: tuple[int, ...] = ()
     held_out: tuple[HeldOut, ...] = field(default=())
+    memory: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """The file: JSON with a line for each table row, and the same bytes for the same draft."""
@@ -267,7 +269,9 @@ class Draft:
             "ranges": {name: list(self.ranges[name]) for name in RANGES},
             "held_out": [case.members() for case in self.held_out],
         }
-        return _json(members) + "\n"
+        if self.memory:
+            members["memory"] = self.memory
+        return profile_text(members)
 
     def derived_from(self, gpu: str, *, decode_measured: bool = False) -> Draft:
         """The same figures, called derived where they are another GPU's, carried over.
@@ -329,6 +333,11 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (float, np.floating)) and math.isfinite(value):
         return float(f"{value:.{_DIGITS}g}")
     return value
+
+
+def profile_text(members: Mapping[str, Any]) -> str:
+    """The text of a profile: JSON with a line for each table row."""
+    return _json(dict(members)) + "\n"
 
 
 def _json(value: Any, indent: str = "") -> str:

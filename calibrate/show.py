@@ -13,6 +13,7 @@ import click
 from calibrate.columns import columns, milliseconds, percent, sentences, terms
 from calibrate.composed import Composed, composed_steps
 from calibrate.draft import HeldOut
+from calibrate.memory.shown import memory_rows
 from calibrate.probe import cost_of, model_of, probe_batches
 from calibrate.regime import errors_of
 from capsim.catalog import gpu_names, load_gpu
@@ -116,6 +117,7 @@ def as_data(shown: Shown) -> dict[str, Any]:
             dict(zip(("name", "per", "times", "tag", "size"), row, strict=True)) for row in _tables(profile)
         ],
         "host": profile.host,
+        "memory": None if profile.memory is None else asdict(profile.memory),
         "steps": [
             {
                 "name": step.name,
@@ -142,6 +144,9 @@ def as_text(shown: Shown) -> list[str]:
     lines += columns(
         ("axis", "from", "to"), "lrr", [(k, f"{a:,}", f"{b:,}") for k, (a, b) in profile.ranges.items()]
     )
+    if profile.memory is not None:
+        lines += ["", "memory of a rank"]
+        lines += columns(("what", "size", "known by", "source"), "lrll", memory_rows(profile.memory))
     lines += ["", "composed steps (ms without the host; shares of the whole step)"]
     lines += columns(
         ("step", "ms", "roofline ms", "roofline", "largest shares"),

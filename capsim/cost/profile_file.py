@@ -5,7 +5,8 @@ A profile is one JSON object, version 1::
     {
       "schema_version": 1,
       "provenance": {
-        "gpu": "h200", "gpu_name": "NVIDIA H200", "engine": "vllm", "engine_version": "0.24.0",
+        "gpu": "h100-sxm", "gpu_name": "NVIDIA H200", "derived_from": "h200",
+        "engine": "vllm", "engine_version": "0.24.0",
         "model": {"name": "mixtral-8x7b", "layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
                   "attention_heads": 32, "kv_heads": 8, "head_dim": 128, "vocabulary_size": 32000,
                   "experts": {"count": 8, "per_token": 2, "intermediate_size": 14336, "shared": 0, "dense_layers": 0}},
@@ -34,10 +35,17 @@ A profile is one JSON object, version 1::
       "graph_sizes": [1, 2, 4, 8, ...],
       "ranges": {"tokens": [1, 8192], "sequences": [1, 256], "new": [1, 8192], "past": [0, 8192],
                  "decodes": [1, 256], "context": [16, 8192]},
-      "held_out": [{"regime": "decode", "size": "small", "cases": 12, "median": 0.01, "p90": 0.03, "bias": -0.002}]
+      "held_out": [{"regime": "decode", "size": "small", "cases": 12, "median": 0.01, "p90": 0.03, "bias": -0.002}],
+      "memory": {
+        "total": {"tag": "measured", "source": "log", "version": "0.19.0", "bytes": 85029610455},
+        "weights": {...}, "non_torch": {...}, "graphs": {...}, "estimated_graphs": {...},
+        "activations": {"tag": "measured", "source": "log", "version": "0.19.0",
+                        "tokens": [2048, 8192], "sequences": [256, 1024], "bytes": [612032512, 2029387121]},
+        "block": {"tag": "derived", "source": "log", "version": "0.19.0", "tokens": 16, "bytes": 2097152}
+      }
     }
 
-``aligned``, ``mixed``, ``skew``, ``mixed_skew``, ``graph_sizes`` and ``held_out`` may be absent, and so may
+``aligned``, ``mixed``, ``skew``, ``mixed_skew``, ``graph_sizes``, ``held_out`` and ``memory`` may be absent, and so may
 ``derived_from`` and the keys of the paragraph on experts; no other key is allowed. Seconds are of one call; a step
 takes `times` of them. Operators cover everything but attention: ``per`` tokens of the batch, or per sequence (decodes
 and chunks). ``aligned`` holds for counts that are multiples of ``multiple``, where a kernel has an alignment cliff.
@@ -54,6 +62,12 @@ expert is split over all ranks, as where the key is absent, and ``tensor_paralle
 out to them. ``routing`` says how unevenly tokens chose their experts, in the source's words. ``pipeline_parallel_size``
 can only be 1.
 
+``memory`` is what one rank was measured to hold, each part by itself or not at all: the GPU's memory as its driver
+reports it, the weights, what lies outside PyTorch, CUDA graphs as captured and as the engine estimates them before it
+sizes its KV cache, the peak of the activations by tokens and sequences of the batch, and a block of the KV cache.
+``source`` says who measured: ``run`` (``capsim calibrate run``), ``engine`` (capsim on an engine that it started) or
+``log`` (an engine in its log); ``version`` is the engine's, or torch's.
+
 Counts are whole numbers, strictly increasing, at least two an axis. Seconds never fall along an axis: more work takes
 no less time, a fall is noise, and interpolation would spread it over shapes that do not have it. Whoever writes a
 profile settles that first, for example by isotonic regression, and keeps alignment cliffs apart.
@@ -65,7 +79,8 @@ from math import inf
 from pathlib import Path
 
 from capsim import documents
-from capsim.catalog.model import Experts
+from capsim.catalog.model import DTYPE_BYTES, WEIGHT_BYTES, Experts
+from capsim.cost.profile_memory_reader import read_memory
 from capsim.cost.profile_reader import Reader
 from capsim.cost.profile_tables import (
     MODEL_SHAPES,
@@ -85,8 +100,6 @@ _TEXTS = (
     "gpu_name",
     "engine",
     "engine_version",
-    "dtype",
-    "kv_dtype",
     "date",
     "measured_by",
     "licence",
@@ -142,7 +155,7 @@ def _read(reader: Reader) -> Profile:
         "attention",
         "host",
         "ranges",
-        optional=("graph_sizes", "held_out"),
+        optional=("graph_sizes", "held_out", "memory"),
     )
     attention, tags = _attention(parts["attention"])
     ranges = parts["ranges"].members(*RANGES)
@@ -158,6 +171,7 @@ def _read(reader: Reader) -> Profile:
         ranges={name: ranges[name].range() for name in RANGES},
         graph_sizes=sizes.axis(least=0) or () if sizes.present else (),
         held_out=tuple(_held_out(item) for item in parts["held_out"].items(least=0)),
+        memory=read_memory(parts["memory"]) if parts["memory"].present else None,
     )
     if not reader.faults:
         _check_ranges(profile, ranges)
@@ -239,7 +253,9 @@ def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
 
 
 def _provenance(reader: Reader) -> Provenance:
-    parts = reader.members("model", "tensor_parallel_size", "files", "notes", *_TEXTS, optional=_OPTIONAL)
+    parts = reader.members(
+        *("model", "dtype", "kv_dtype", "tensor_parallel_size", "files", "notes"), *_TEXTS, optional=_OPTIONAL
+    )
     model = parts["model"].members("name", *MODEL_SHAPES, optional=("experts",))
     files = [item.members("name", "sha256") for item in parts["files"].items(least=0)]
     shapes = {shape: model[shape].count() for shape in MODEL_SHAPES}
@@ -258,6 +274,8 @@ def _provenance(reader: Reader) -> Provenance:
         model=model["name"].text(),
         shapes=shapes,
         experts=experts,
+        dtype=parts["dtype"].one_of(*WEIGHT_BYTES),
+        kv_dtype=parts["kv_dtype"].one_of(*DTYPE_BYTES),
         derived_from=parts["derived_from"].text() if parts["derived_from"].present else "",
         tensor_parallel_size=ranks,
         expert_parallel_size=holders,

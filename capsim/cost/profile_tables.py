@@ -8,6 +8,7 @@ from typing import Any
 
 from capsim.catalog.model import Experts, Model
 from capsim.cost.curve import Curve, Grid
+from capsim.cost.profile_memory import ProfileMemory
 from capsim.errors import BadInput, Fault
 
 MODEL_SHAPES = (
@@ -190,6 +191,7 @@ class Profile:
         graph_sizes: batch sizes captured as CUDA graphs; a smaller batch is padded to the next one.
         ranges: lowest and highest count that was measured, by axis (the names in `RANGES`).
         held_out: how well the tables predict what they have not seen.
+        memory: what a rank holds, None where nothing of it was measured.
     """
 
     source: str
@@ -201,6 +203,7 @@ class Profile:
     ranges: Mapping[str, tuple[int, int]]
     graph_sizes: tuple[int, ...] = ()
     held_out: tuple[HeldOut, ...] = field(default=())
+    memory: ProfileMemory | None = None
 
     def check(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capsim.errors import BadInput, Infeasible
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryLine, MemoryQuestion, gib
+from capsim.memory.readings import NO_READINGS, Readings
+from capsim.memory.readings_lines import readings_lines
 from capsim.memory.remedies import remedies
 
 
@@ -68,12 +70,16 @@ def pool_tokens(layout: KvLayout, blocks: int, max_model_len: int) -> int:
     return blocks * max_model_len // layout.blocks(max_model_len)
 
 
-def fit_memory(question: MemoryQuestion) -> MemoryFit:
+def fit_memory(question: MemoryQuestion, readings: Readings = NO_READINGS) -> MemoryFit:
     """Account for one rank's memory as vLLM does when it starts, and count its KV blocks.
 
     ``floor(memory * gpu_memory_utilization) - weights - activation peak - memory outside PyTorch`` is cut into
     blocks; CUDA graphs are taken from it after 0.19. With a pipeline the table is that of the stage with room for the
     fewest blocks, which decides for all.
+
+    Args:
+        question: model, GPU and settings.
+        readings: what was measured of this model on this GPU with these ranks and precisions, in place of the rules.
 
     Raises:
         BadInput: a setting that no engine would accept, or images for a model whose encoder is not known.
@@ -81,7 +87,7 @@ def fit_memory(question: MemoryQuestion) -> MemoryFit:
             refuses to start); with what would make it fit.
     """
     _refuse_impossible(question)
-    layout, lines = question.layout, question.deductions()
+    layout, lines = question.layout, readings_lines(question, readings)
     kv_bytes = sum(line.bytes for line in lines)
     blocks = max(0, kv_bytes // layout.bytes_per_block)
     if question.num_gpu_blocks is not None:
@@ -93,11 +99,18 @@ def fit_memory(question: MemoryQuestion) -> MemoryFit:
         note = f"{blocks} blocks of {layout.block_size} tokens, {_size_of_token(layout)}"
         tag = "derived"
     if kv_bytes < question.needed_bytes:
-        raise Infeasible(limit(question, kv_bytes), remedies(question))
+        raise Infeasible(limit(question, kv_bytes), remedies(_corrected(question, lines)))
     line = MemoryLine("KV cache", kv_bytes, tag, note + pools_note(question, blocks))
     return MemoryFit(
         (*lines, line), kv_bytes, blocks, layout, question.max_model_len, question.data_parallel_size
     )
+
+
+def _corrected(question: MemoryQuestion, lines: tuple[MemoryLine, ...]) -> MemoryQuestion:
+    """The question with what was measured beyond the rules set aside, so that a remedy is one for the measured rank."""
+    beyond = question.kv_bytes - sum(line.bytes for line in lines)
+    additions = question.additions
+    return replace(question, additions=replace(additions, reserve=additions.reserve + beyond))
 
 
 def pools_note(question: MemoryQuestion, blocks: int) -> str:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 from capsim.errors import Infeasible
 from capsim.memory.budget import MemoryFit, limit, pools_note
 from capsim.memory.question import MemoryLine, MemoryQuestion, gib
+from capsim.memory.readings import LOG, Peak, Peaks, Reading, Readings
+from capsim.memory.readings_lines import readings_lines
 from capsim.memory.remedies import remedies
 from capsim.memory.startup_log import StartupLog
 from capsim.memory.workspace import Workspace
 
 _TOLERANCE = 0.01
 """Sizes are printed to 0.01 GiB, which is below this of any pool of 1 GiB."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One line of a log beside the rules' own; bytes of a rank, `difference` signed."""
+
+    name: str
+    measured: int
+    counted: int
+
+    @property
+    def difference(self) -> int:
+        """Counted less measured."""
+        return self.counted - self.measured
 
 
 def measured_fit(question: MemoryQuestion, log: StartupLog) -> MemoryFit:
@@ -54,37 +70,42 @@ def measured_fit(question: MemoryQuestion, log: StartupLog) -> MemoryFit:
 
 def measured_lines(question: MemoryQuestion, log: StartupLog) -> tuple[MemoryLine, ...]:
     """The lines above the KV cache, measured where the log prints them."""
-    total = question.gpu.memory if log.total is None else log.total
-    question = replace(question, gpu=replace(question.gpu, memory=total))
-    deductions = question.deductions()
-    # The engine prints the encoder's weights and the images of its profiling run as part of these two.
-    images = {line.name: line.bytes for line in deductions}
-    inside = {
-        "weights": images.get("vision encoder", 0),
-        "activations": sum(
-            images.get(name, 0) for name in ("encoder cache", "pixels", "encoder activations")
-        ),
-    }
-    measured = {
-        "GPU memory": log.total,
-        "weights": _taken(log.weights, inside["weights"]),
-        "activations": _taken(log.activations, inside["activations"]),
-    }
-    if log.non_torch is not None:
-        measured |= {"outside PyTorch": -log.non_torch, "communication": 0}
-    graphs = _graphs(question, log)
-    lines = []
-    for line in deductions:
-        size = measured.get(line.name)
-        if line.name == "CUDA graphs" and graphs is not None:
-            lines.append(graphs)
-        elif size is not None:
-            note = "in the line above" if line.name == "communication" else "printed by the engine"
-            note += ", less what images take" if inside.get(line.name) else ""
-            lines.append(MemoryLine(line.name, size, "measured", note))
-        else:
-            lines.append(line)
-    return tuple(lines)
+    return readings_lines(question, log_readings(question, log))
+
+
+def log_readings(question: MemoryQuestion, log: StartupLog) -> Readings:
+    """A log's figures, which hold for the settings of the question."""
+    version = question.engine_version
+
+    def reading(size: int | None) -> Reading | None:
+        return None if size is None else Reading(size, "measured", LOG, version)
+
+    peaks = None
+    if log.activations is not None:
+        peak = Peak(question.max_num_batched_tokens, question.max_num_seqs, log.activations)
+        peaks = Peaks((peak,), "measured", LOG, version)
+    return Readings(
+        total=reading(log.total),
+        weights=reading(log.weights),
+        activations=peaks,
+        non_torch=reading(log.non_torch),
+        graphs=reading(log.graphs),
+        estimated_graphs=reading(log.estimated_graphs),
+    )
+
+
+def compared(question: MemoryQuestion, log: StartupLog) -> tuple[Compared, ...]:
+    """What a log prints beside what the rules say of the same settings, a line each; the KV cache is the last."""
+    counted = {line.name: abs(line.bytes) for line in question.deductions()}
+    printed = [line for line in measured_lines(question, log) if line.tag == "measured"]
+    rows = [Compared(line.name, abs(line.bytes), counted[line.name]) for line in printed]
+    if log.non_torch is not None and "communication" in counted:
+        rows = [row for row in rows if row.name not in ("outside PyTorch", "communication")]
+        together = counted["outside PyTorch"] + counted["communication"]
+        rows.append(Compared("outside PyTorch and communication", log.non_torch, together))
+    if log.kv is not None:
+        rows.append(Compared("KV cache", log.kv, question.kv_bytes))
+    return tuple(rows)
 
 
 def disagreements(question: MemoryQuestion, log: StartupLog) -> tuple[str, ...]:
@@ -104,22 +125,6 @@ def disagreements(question: MemoryQuestion, log: StartupLog) -> tuple[str, ...]:
         f"the log's engine holds {log.kv_tokens:,} tokens in {gib(log.kv)}, this model and KV dtype would hold "
         f"{held:,}: another model, a draft model beside it, or another KV dtype",
     )
-
-
-def _taken(size: int | None, inside: int) -> int | None:
-    """What a printed size takes, without lines that are counted by themselves."""
-    return None if size is None else -size - inside
-
-
-def _graphs(question: MemoryQuestion, log: StartupLog) -> MemoryLine | None:
-    """The estimate is what the budget loses; what was captured beside it is only said."""
-    captured = "" if log.graphs is None else f"{gib(log.graphs)} captured"
-    if Workspace.of(question.engine_version).graphs_inside and log.estimated_graphs is not None:
-        note = f"estimated by the engine, {captured}".removesuffix(", ")
-        return MemoryLine("CUDA graphs", -log.estimated_graphs, "measured", note)
-    if captured and not Workspace.of(question.engine_version).graphs_inside:
-        return MemoryLine("CUDA graphs", 0, "measured", f"{captured}, outside the budget")
-    return None
 
 
 def _blocks(question: MemoryQuestion, log: StartupLog) -> int:

@@ -147,6 +147,13 @@ class MemoryQuestion:
             max_num_batched_tokens=self.max_num_batched_tokens,
         )
 
+    @property
+    def communicates(self) -> bool:
+        """Whether ranks share a layer or experts, and so hold buffers to speak to each other."""
+        return self.tensor_parallel_size > 1 or (
+            self.data_parallel_size > 1 and self.model.experts is not None
+        )
+
     def holds_graphs(self) -> bool:
         """Whether CUDA graphs have room: in the budget, or in what the utilization leaves outside it."""
         workspace = Workspace.of(self.engine_version)
@@ -233,8 +240,7 @@ class MemoryQuestion:
 
     def _communication_lines(self, workspace: Workspace) -> list[MemoryLine]:
         """What ranks that share a layer or experts hold to speak to each other; a rank alone holds nothing."""
-        sharing_experts = self.data_parallel_size > 1 and self.model.experts is not None
-        if self.tensor_parallel_size == 1 and not sharing_experts:
+        if not self.communicates:
             return []
         note = f"NCCL and all-reduce buffers; vLLM {self.engine_version}"
         return [MemoryLine("communication", -workspace.communication, "fitted", note)]

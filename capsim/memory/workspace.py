@@ -14,6 +14,7 @@ from capsim.catalog.model import Model
 from capsim.errors import BadInput
 
 _GIB = 1 << 30
+_RESERVE = int(0.12 * _GIB)
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,38 @@ class Workspace:
 
         In a layer the MLP holds gate and up (twice the intermediate size) and their product beside hidden state and
         residual, for every token of the largest batch; without a gate the way up and its activation. At the end the
-        sampler holds the logits of every sequence, gathered from all ranks, beside the hidden state; `max_num_seqs` is
-        0 on a pipeline's stage that does not sample. Experts have buffers that stay allocated beside either. The
-        reserve of 0.12 GiB (library workspaces, inputs) is what the logs show beyond either.
+        sampler holds the logits of every sequence: see `sampling_bytes`. Experts have buffers that stay allocated
+        beside either. The reserve of 0.12 GiB (library workspaces, inputs) is what the logs show beyond either.
         """
         tokens = max_num_batched_tokens
-        hidden = 2 * tokens * model.hidden_size
         columns = model.intermediate_size // tensor_parallel_size if model.dense_layers else 0
-        mlp = 2 * tokens * (3 if model.gated_mlp else 2) * columns + 2 * hidden
-        sequences = min(max_num_seqs, tokens)
-        sampler = sequences * model.vocabulary_size * self.bytes_per_logit + hidden
+        mlp = 2 * tokens * (3 if model.gated_mlp else 2) * columns + 4 * tokens * model.hidden_size
         experts = _expert_buffer_bytes(model, 1 if expert_parallel else tensor_parallel_size, tokens)
-        return max(mlp, sampler) + experts + int(0.12 * _GIB)
+        sampling = self.sampling_bytes(
+            model, tensor_parallel_size, max_num_seqs, tokens, expert_parallel=expert_parallel
+        )
+        return max(mlp + experts + _RESERVE, sampling)
+
+    def sampling_bytes(
+        self,
+        model: Model,
+        tensor_parallel_size: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        *,
+        expert_parallel: bool = False,
+    ) -> int:
+        """What is held while the profiling run samples, bytes; with `activation_bytes`' experts and reserve.
+
+        The logits of every sequence, gathered from all ranks, beside the hidden state; `max_num_seqs` is 0 on a
+        pipeline's stage that does not sample. Logs with 1,024 sequences bear it out over the vocabulary: before 0.17
+        the peak was 4.84, 5.64 and 7.38 GiB with 128,256, 151,936 and 201,088 tokens in it.
+        """
+        tokens = max_num_batched_tokens
+        sequences = min(max_num_seqs, tokens)
+        sampler = sequences * model.vocabulary_size * self.bytes_per_logit + 2 * tokens * model.hidden_size
+        experts = _expert_buffer_bytes(model, 1 if expert_parallel else tensor_parallel_size, tokens)
+        return sampler + experts + _RESERVE
 
     def graph_bytes(self, layers: int) -> int:
         """Bytes of the captured CUDA graphs on one rank that holds this many layers.

@@ -20,9 +20,9 @@ from capsim.cost import (
 )
 from capsim.engine import EngineConfiguration
 from capsim.errors import BadInput, Fault
-from capsim.memory.budget import MemoryFit, fit_memory
-from capsim.memory.question import MemoryQuestion
+from capsim.memory.budget import MemoryFit
 from capsim.plan.engine import engine_configuration
+from capsim.plan.replica_memory import count_memory, kv_dtype_of, profile_of
 from capsim.plan.synthetic import synthetic_demand
 from capsim.scenario import (
     ConstantSettings,
@@ -105,59 +105,36 @@ def deploy(scenario: Scenario) -> Deployment:
         Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
     """
     _refuse_beams(scenario.demand)
-    ready = fitted(scenario)
-    return Deployment(**vars(ready), cost=build_cost(scenario))
+    profile = profile_of(scenario)
+    ready = _fitted(scenario, profile)
+    return Deployment(**vars(ready), cost=build_cost(scenario, profile))
 
 
 def fitted(scenario: Scenario) -> Fitted:
     """Count a replica's memory and read the demand.
 
     Raises:
-        BadInput: the trace is wrong, no request of it can ever be served, or an offload tier holds not one block.
+        BadInput: the trace is wrong, no request of it can ever be served, the profile is damaged, or an offload tier
+            holds not one block.
         Infeasible: the weights do not fit, or the KV pool holds less than one longest sequence.
     """
-    memory = count_memory(scenario)
+    return _fitted(scenario, None)
+
+
+def _fitted(scenario: Scenario, profile: Profile | None) -> Fitted:
+    memory = count_memory(scenario, profile)
     engine = engine_configuration(scenario, memory)
     demand = build_demand(scenario)
     _refuse_hopeless(scenario, engine, demand)
     return Fitted(scenario, memory, engine, demand, _fingerprint(scenario))
 
 
-def count_memory(scenario: Scenario) -> MemoryFit:
-    """Count the KV blocks of one replica.
-
-    Raises:
-        Infeasible: see `fit_memory`.
-    """
-    return fit_memory(memory_question(scenario))
-
-
-def memory_question(scenario: Scenario) -> MemoryQuestion:
-    """What decides the memory of one replica."""
-    engine = scenario.engine
-    return MemoryQuestion(
-        scenario.model,
-        scenario.gpu,
-        tensor_parallel_size=engine.tensor_parallel_size,
-        weight_dtype=engine.dtype,
-        kv_dtype=_kv_dtype(scenario),
-        block_size=engine.block_size,
-        gpu_memory_utilization=engine.gpu_memory_utilization,
-        max_model_len=engine.max_model_len,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-        engine_version=engine.version,
-        num_gpu_blocks=engine.num_gpu_blocks,
-        expert_parallel=engine.enable_expert_parallel,
-        pipeline_parallel_size=engine.pipeline_parallel_size,
-        enforce_eager=engine.enforce_eager,
-        images_per_prompt=engine.limit_mm_per_prompt.image,
-        data_parallel_size=engine.data_parallel_size,
-    )
-
-
-def build_cost(scenario: Scenario) -> StepCost:
+def build_cost(scenario: Scenario, profile: Profile | None = None) -> StepCost:
     """The step cost of one replica.
+
+    Args:
+        scenario: names the source of the cost.
+        profile: that it names, where it was read already.
 
     Raises:
         BadInput: the profile is damaged, or was measured for another model, dtype or degree of parallelism; or a
@@ -172,13 +149,13 @@ def build_cost(scenario: Scenario) -> StepCost:
         case LinearSettings():
             return LinearCost(**vars(settings))
         case ProfileSettings():
-            profile = load_profile(settings.path)
+            profile = profile or load_profile(settings.path)
             _refuse_other_gpu(profile, scenario)
             return ProfileCost(
                 profile,
                 scenario.model,
                 engine.dtype,
-                _kv_dtype(scenario),
+                kv_dtype_of(scenario),
                 engine.tensor_parallel_size,
                 expert_parallel=engine.enable_expert_parallel,
             )
@@ -188,7 +165,7 @@ def build_cost(scenario: Scenario) -> StepCost:
                 scenario.gpu,
                 engine.tensor_parallel_size,
                 engine.dtype,
-                _kv_dtype(scenario),
+                kv_dtype_of(scenario),
                 _efficiency(settings),
                 expert_parallel=engine.enable_expert_parallel,
                 routing_skew=settings.routing_skew,
@@ -235,11 +212,6 @@ def _read_trace(settings: TraceSettings) -> Trace:
     if settings.block_size is None:
         return read_azure(settings.path)
     return read_mooncake(settings.path, settings.block_size)
-
-
-def _kv_dtype(scenario: Scenario) -> str:
-    stated = scenario.engine.kv_cache_dtype
-    return "bfloat16" if stated == "auto" else stated
 
 
 def _efficiency(settings: RooflineSettings) -> Efficiency:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from capsim.errors import BadInput, Fault
-from capsim.memory.measured import disagreements, measured_fit, measured_lines
+from capsim.memory.measured import compared, disagreements, measured_fit
 from capsim.memory.startup_log import StartupLog
-from capsim.plan.deployment import Fitted, fitted, memory_question
+from capsim.plan.deployment import Fitted, fitted
+from capsim.plan.replica_memory import memory_question
 from capsim.scenario import Scenario
 
 Json = dict[str, Any]
@@ -33,27 +34,22 @@ def fitted_as_logged(scenario: Scenario, log: StartupLog) -> Fitted:
 def log_record(deployment: Fitted, log: StartupLog) -> Json:
     """What the log says beside what the memory model says of the same settings, bytes."""
     question = replace(memory_question(deployment.scenario), num_gpu_blocks=None)
-    model = {line.name: line.bytes for line in question.deductions()}
-    printed = [line for line in measured_lines(question, log) if line.tag == "measured"]
-    rows = [_row(line.name, abs(line.bytes), abs(model[line.name])) for line in printed]
-    if log.non_torch is not None and "communication" in model:
-        rows = [row for row in rows if row["name"] not in ("outside PyTorch", "communication")]
-        together = -(model["outside PyTorch"] + model["communication"])
-        rows.append(_row("outside PyTorch and communication", log.non_torch, together))
-    if log.kv is not None:
-        rows.append(_row("KV cache", log.kv, question.kv_bytes))
     blocks = deployment.memory.num_gpu_blocks
     return {
         "source": log.source,
         "num_gpu_blocks": blocks,
         "model_num_gpu_blocks": max(0, question.kv_bytes // question.layout.bytes_per_block),
-        "lines": rows,
+        "lines": [
+            {
+                "name": row.name,
+                "log": row.measured,
+                "model": row.counted,
+                "difference": row.difference,
+            }
+            for row in compared(question, log)
+        ],
         "disagreements": list(disagreements(question, log)),
     }
-
-
-def _row(name: str, log: int, model: int) -> Json:
-    return {"name": name, "log": log, "model": model, "difference": model - log}
 
 
 def _refuse_other_settings(scenario: Scenario, log: StartupLog) -> None:

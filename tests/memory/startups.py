@@ -247,12 +247,25 @@ def others(source: str, model: Model, ranks: int, version: str, **settings: floa
     return Startup(source, model, ranks, version=version, **settings)  # type: ignore[arg-type]
 
 
+def llmd(
+    number: int, model: Model, ranks: int, sizes: tuple[float, float, float, float], dtype: str = "bfloat16"
+) -> Startup:
+    """Weights, activations, memory outside PyTorch and KV cache, which these start-ups print."""
+    names = ("weights", "activations", "outside_pytorch", "kv")
+    printed = dict(zip(names, sizes, strict=True))
+    return others(f"LLMD-{number}", model, ranks, "0.13.0", weight_dtype=dtype, **printed, **LLMD)
+
+
 LLMD = {"memory": 79.18, "utilization": 0.9, "max_model_len": 16000, "block_size": 128}
 BLIS = {"utilization": 0.9, "max_num_seqs": 128, "max_model_len": 4096}
+SORTED = [
+    llmd(1, LLAMA_70B, 2, (33.88, 4.84, 0.55, 32.0), "fp8"),
+    llmd(2, QWEN3_32B, 1, (61.03, 5.64, 0.14, 4.45)),
+    llmd(3, QWEN3_32B, 2, (30.59, 5.64, 0.54, 34.49)),
+]
+"""Of a version whose profiling run sorts the logits, with the activations printed."""
 OTHERS = [
-    others("LLMD-1", LLAMA_70B, 2, "0.13.0", weights=33.88, kv=32.0, weight_dtype="fp8", **LLMD),
-    others("LLMD-2", QWEN3_32B, 1, "0.13.0", weights=61.03, kv=4.45, **LLMD),
-    others("LLMD-3", QWEN3_32B, 2, "0.13.0", weights=30.59, kv=34.49, **LLMD),
+    *SORTED,
     others("BLIS-1", load_model("llama-2-7b"), 1, "0.15.0", blocks=7463, max_num_batched_tokens=2048, **BLIS),
     others("BLIS-2", NEMO_12B, 2, "0.15.0", blocks=48009, max_num_batched_tokens=1024, **BLIS),
     others("BLIS-3", NEMO_12B, 1, "0.15.0", blocks=19251, max_num_batched_tokens=2048, **BLIS),

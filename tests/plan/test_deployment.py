@@ -7,10 +7,11 @@ from capsim.catalog import load_model
 from capsim.catalog.entry import entry_text
 from capsim.cost import BatchShape, ProfileCost, RooflineCost
 from capsim.errors import BadInput
-from capsim.plan.deployment import build_cost, count_memory, deploy, fitted
+from capsim.plan.deployment import build_cost, deploy, fitted
 from capsim.plan.experiment import Experiment, perform, record
 from capsim.plan.fit_result import fit_result
 from capsim.plan.not_modelled import HYBRID, UNRECORDED, not_modelled
+from capsim.plan.replica_memory import count_memory
 from capsim.plan.result import run_result
 from capsim.plan.simulation import Simulation
 from capsim.scenario import load

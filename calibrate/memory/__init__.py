@@ -1,0 +1,1 @@
+"""What an engine's memory holds, measured, and the `memory` of a profile."""
