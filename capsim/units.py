@@ -96,9 +96,12 @@ def parse_size(value: object) -> int:
     """Bytes of a size such as ``80GiB`` or ``141GB``, rounded to whole bytes.
 
     Raises:
-        UnitError: no size, no unit or negative.
+        UnitError: no size, no unit, negative or not finite.
     """
-    return round(_quantity(value, _BYTES, "a size such as '80GiB'"))
+    expected = "a size such as '80GiB'"
+    size = _quantity(value, _BYTES, expected)
+    _finite(size, value, expected)
+    return round(size)
 
 
 def parse_bandwidth(value: object) -> float:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from calibrate.chunks import equal_chunks
 from calibrate.draft import Draft, SourceFile
 from calibrate.importers import ImportRequest
-from calibrate.importers.record import Record, read_records, refuse
+from calibrate.importers.record import MOST_SEQUENCES, Record, read_records, refuse
 from calibrate.importers.steps import StepSource, draft_of
 from calibrate.step_fit import MeasuredStep
-from capsim.cost import BatchShape, Chunk
+from capsim.cost import BatchShape
 from capsim.errors import BadInput, Fault
 
 VERSION = 1
@@ -72,7 +73,9 @@ def _iteration(record: Record) -> MeasuredStep | None:
         record.fault("version", f"is {version}", str(VERSION))
         return None
     scheduled = record.record("scheduled_requests")
-    prefills, decodes = scheduled.count("num_prefill_requests"), scheduled.count("num_decode_requests")
+    prefills, decodes = (
+        scheduled.count(key, most=MOST_SEQUENCES) for key in ("num_prefill_requests", "num_decode_requests")
+    )
     if prefills == decodes == 0:
         return None
     new, past = scheduled.count("sum_prefill_tokens"), scheduled.count("sum_prefill_kv_tokens")
@@ -83,16 +86,5 @@ def _iteration(record: Record) -> MeasuredStep | None:
         scheduled.fault("sum_prefill_tokens", what, "a token or more for each")
         return None
     # The cached tokens of a decode do not count the one that it computes.
-    chunks = _equal_chunks(prefills, new, past)
+    chunks = equal_chunks(prefills, new, past)
     return MeasuredStep(BatchShape(chunks, decodes, cached + decodes), seconds)
-
-
-def _equal_chunks(count: int, new: int, past: int) -> tuple[Chunk, ...]:
-    """So many chunks of nearly the same length and past that add up to these sums."""
-    return tuple(
-        Chunk(
-            (place + 1) * new // count - place * new // count,
-            (place + 1) * past // count - place * past // count,
-        )
-        for place in range(count)
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,10 @@ from capsim.errors import BadInput, Fault
 _MISSING = object()
 _MOST_FAULTS = 20  # of one file; a file of the wrong kind has some in each record
 _JSON = json.JSONDecoder()
+MOST = 10**12
+"""Largest whole number that is taken for tokens: far above any step, far below what arithmetic cannot hold."""
+MOST_SEQUENCES = 10**6
+"""Largest number of sequences in a step, each of which a source may make an item of its own."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,27 @@ class Record:
         place = self.path + key
         self.faults.append(Fault(self.source, what, place, expected, suggestion, self.line, self.column))
 
-    def count(self, key: str, least: int = 0) -> int:
-        """A whole number of at least `least`."""
+    def count(self, key: str, least: int = 0, most: int = MOST) -> int:
+        """A whole number from `least` to `most`."""
         value = self._get(key)
-        if isinstance(value, float) and value == int(value):
+        if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
+            if value <= most:
+                return value
+            self._refuse(key, value, f"a whole number of at most {most}")
+            return max(1, least)
         self._refuse(key, value, f"a whole number of at least {least}")
         return max(1, least)
 
     def duration(self, key: str) -> float:
         """A number above 0."""
         value = self._get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and 0 < value <= sys.float_info.max
+        ):
             return float(value)
         self._refuse(key, value, "a number above 0")
         return 1.0
@@ -72,7 +83,11 @@ class Record:
         if key not in self:
             return otherwise
         value = self._get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and 0 <= value <= sys.float_info.max
+        ):
             return float(value)
         self._refuse(key, value, "a number that is not negative")
         return otherwise
@@ -168,6 +183,11 @@ def _values(text: str, source: str) -> Iterator[tuple[int, Any]]:
             value, end = _JSON.raw_decode(text, place)
         except json.JSONDecodeError as error:
             raise BadInput(_broken(text, source, error.pos, error.msg)) from error
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # a number of thousands of digits, or brackets in brackets
+            raise BadInput(_broken(text, source, place, "a number too long or nested too deep")) from error
         yield place, value
         place = _blank(text, end)
         if in_list and not text.startswith("]", place):

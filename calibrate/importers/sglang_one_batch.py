@@ -13,7 +13,7 @@ from pathlib import Path
 
 from calibrate.draft import Draft, SourceFile
 from calibrate.importers import ImportRequest
-from calibrate.importers.record import Record, read_records, refuse
+from calibrate.importers.record import MOST_SEQUENCES, Record, read_records, refuse
 from calibrate.importers.steps import StepSource, decode_batch, draft_of, mixed_batch
 from calibrate.step_fit import MeasuredStep
 from capsim.cost import Chunk
@@ -55,7 +55,8 @@ def measured(path: Path) -> StepSource:
 
 
 def _steps(record: Record) -> list[MeasuredStep]:
-    batch, prompt, output = (record.count(key, 1) for key in ("batch_size", "input_len", "output_len"))
+    batch = record.count("batch_size", 1, MOST_SEQUENCES)
+    prompt, output = record.count("input_len", 1), record.count("output_len", 1)
     steps = [MeasuredStep(mixed_batch([Chunk(prompt, 0)] * batch, ()), record.duration("prefill_latency"))]
     if output > 1:
         contexts = [prompt + output // 2] * batch

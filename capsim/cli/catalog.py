@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def add_model(
     Example:
       capsim catalog add-model Meta-Llama-3.1-8B/config.json --name my-llama --alias my/Llama
     """
-    named = config.resolve().parent.name or "model" if name is None else name
+    named = Path(os.path.realpath(config)).parent.name or "model" if name is None else name
     _refuse_names(named, aliases)
     model = read_config(config, named)
     target = Path(f"{Path(named).name}.yaml") if out is None else out
@@ -144,18 +145,20 @@ def _understood(model: Model, aliases: tuple[str, ...], path: Path) -> dict[str,
 
 
 def _catalog() -> dict[str, Any]:
-    from calibrate.efficiency import efficiencies, spread  # reads tables: only where they are asked for
+    # They read tables: only where they are asked for.
+    from calibrate.efficiency import efficiencies, expert_efficiencies, spread
 
     models = {name: load_model(name) for name in model_names()}
     gpus = {name: load_gpu(name) for name in gpu_names()}
-    profiles = [load_profile(data_path("profiles", name)) for name in data_names("profiles", (".json",))]
-    spreads = spread(efficiencies(profiles, models, gpus))
+    profiles = {name: load_profile(data_path("profiles", name)) for name in data_names("profiles", (".json",))}
+    known = (list(profiles.values()), models, gpus)
+    spreads = {**spread(efficiencies(*known)), **spread(expert_efficiencies(*known))}
     return {
         "models": [
             {**asdict(model), "parameters": model.parameters, "name": name} for name, model in models.items()
         ],
         "gpus": [{**asdict(gpu), "name": name} for name, gpu in gpus.items()],
-        "profiles": [_profile(profile) for profile in profiles],
+        "profiles": [_profile(name, profile) for name, profile in profiles.items()],
         "roofline": [
             {
                 "name": name,
@@ -167,6 +170,6 @@ def _catalog() -> dict[str, Any]:
     }
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
+def _profile(name: str, profile: Profile) -> dict[str, Any]:
     stated = asdict(profile.provenance)
-    return {"ranges": dict(profile.ranges), **stated, "files": list(stated["files"])}
+    return {"name": Path(name).stem, "ranges": dict(profile.ranges), **stated, "files": list(stated["files"])}

@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from capsim.documents.document import KeyPath, Place
-from capsim.documents.nodes import DEEPEST, Reader, compose
+from capsim.documents.nodes import DEEPEST, Reader, compose, whole_number
 
 
 def plain_json(text: str) -> dict[str, Any] | None:
     """The data of JSON text in which `parse` would find no fault; None where it must look closer."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        data = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_int=whole_number
+        )
         text.encode("utf-8")
     except (ValueError, RecursionError):
         return None

@@ -14,6 +14,9 @@ from capsim.errors import BadInput, Fault
 DEEPEST = 64
 """Deepest nesting that is read: far above any settings file, far below the interpreter's recursion limit."""
 
+MOST_DIGITS = 64
+"""Characters of a whole number: above any seed of a random generator, below what a float can hold."""
+
 _CORE_SCHEMA = {
     "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
     "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
@@ -142,7 +145,14 @@ class Reader:
         self.faults.append(Fault(self.source, what, dotted(path), expected, "", line, column))
 
 
-def _integer(text: str) -> int:
+def whole_number(text: str) -> int:
+    """A whole number in decimal, octal (``0o17``) or hexadecimal (``0xf``).
+
+    Raises:
+        ValueError: none, or of so many digits that arithmetic with it would not be finite.
+    """
+    if len(text) > MOST_DIGITS:
+        raise ValueError(text)
     if text.startswith("0o"):
         return int(text[2:], 8)
     return int(text, 16) if text.startswith("0x") else int(text, 10)
@@ -172,7 +182,7 @@ def _nothing(text: str) -> None:
 _SCALARS: Mapping[str, Callable[[str], Any]] = {
     f"{_TAG}null": _nothing,
     f"{_TAG}bool": _truth,
-    f"{_TAG}int": _integer,
+    f"{_TAG}int": whole_number,
     f"{_TAG}float": _floating,
     f"{_TAG}str": _string,
 }

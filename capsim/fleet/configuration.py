@@ -42,6 +42,20 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class FlowControl:
+    """How many requests the gateway lets through to the replicas, and how many it lets wait.
+
+    Attributes:
+        max_outstanding: most unfinished requests that a replica is given; the others wait in one queue at the gateway,
+            which every replica takes its next one from.
+        queue: most requests that wait there; more are rejected. None: any number.
+    """
+
+    max_outstanding: int
+    queue: int | None = None
+
+
+@dataclass(frozen=True)
 class FleetConfiguration:
     """Replicas behind one router.
 
@@ -52,6 +66,7 @@ class FleetConfiguration:
         model_load_time: seconds between a replica's repair and its first request.
         max_retries: how often a request that lost its replica is sent again before it ends as an error.
         failures: replicas that die, and when.
+        gateway: flow control; None: every request is handed to a replica as soon as it comes.
     """
 
     replicas: int
@@ -60,3 +75,4 @@ class FleetConfiguration:
     model_load_time: float = 60.0
     max_retries: int = 1
     failures: tuple[Failure, ...] = ()
+    gateway: FlowControl | None = None

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capsim.engine.leap import LEAP_FIELDS
-from capsim.fleet.configuration import Latencies
+from capsim.engine.leap import LEAP_FIELDS, LeapRecord
+from capsim.fleet.configuration import FlowControl, Latencies
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Counts = NDArray[np.int32]
 
 
 class Outcome(IntEnum):
@@ -22,7 +23,7 @@ class Outcome(IntEnum):
 
     COMPLETED = 0
     REJECTED = 1
-    """It can never run: longer than `max_model_len` or than the whole KV pool."""
+    """It can never run: longer than `max_model_len` or than the whole KV pool. Or the gateway's queue was full."""
     LOST = 2
     """Its replica died, and its retries were spent or no replica was left."""
     UNFINISHED = 3
@@ -46,6 +47,7 @@ class RequestColumns:
 
     Attributes:
         arrival: submission by the client.
+        held: seconds in the gateway's queue, over all attempts.
         submitted: handed to the engine that served it (the last attempt).
         scheduled: start of the step that first worked on it (the last attempt).
         first_token: end of the step that made its first token, at the engine.
@@ -65,6 +67,7 @@ class RequestColumns:
     """
 
     arrival: Floats
+    held: Floats
     submitted: Floats
     scheduled: Floats
     first_token: Floats
@@ -87,6 +90,8 @@ class RequestColumns:
 class LeapColumns:
     """One row a leap, shape (m,): `steps` consecutive steps of one batch, step i taking ``first + i * slope``.
 
+    There are several leaps a request, so counts have 32 bits here: products and sums of them need 64.
+
     Attributes:
         replica: which replica.
         start: seconds.
@@ -102,32 +107,31 @@ class LeapColumns:
         unfilled: tokens that the blocks held had room for after the first step; 0 where layers have windows or states.
     """
 
-    replica: Integers
+    replica: Counts
     start: Floats
-    steps: Integers
-    prefill_tokens: Integers
-    chunks: Integers
+    steps: Counts
+    prefill_tokens: Counts
+    chunks: Counts
     chunk_past: Integers
-    decodes: Integers
+    decodes: Counts
     context: Integers
-    running: Integers
-    waiting: Integers
-    blocks: Integers
+    running: Counts
+    waiting: Counts
+    blocks: Counts
     first: Floats
     slope: Floats
-    growth: Integers
+    growth: Counts
     unfilled: Integers
 
     @classmethod
-    def of(cls, leaps: Sequence[Floats]) -> LeapColumns:
-        """Columns from each replica's leaps, every one of shape (m, 14) with columns as `LEAP_FIELDS`."""
-        table = np.concatenate(leaps)
-        exact = {"start", "first", "slope"}
-        columns: dict[str, Any] = {
-            name: np.ascontiguousarray(table[:, column], dtype=np.float64 if name in exact else np.int64)
-            for column, name in enumerate(LEAP_FIELDS)
-        }
-        return cls(replica=np.repeat(np.arange(len(leaps)), [len(rows) for rows in leaps]), **columns)
+    def of(cls, replicas: Sequence[LeapRecord]) -> LeapColumns:
+        """Columns from each replica's leaps, of which only these are kept, so that they are not there twice."""
+        counts = [record.count for record in replicas]
+        columns: dict[str, Any] = {}
+        for name in LEAP_FIELDS:
+            parts = [record.release(name) for record in replicas]
+            columns[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return cls(replica=np.repeat(np.arange(len(replicas), dtype=np.int32), counts), **columns)
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ class RunLog:
         resumed_gaps: seconds between the last token before a preemption and the next one, shape (g,).
         states: changes of the replicas' states.
         latencies: time outside the engine.
+        gateway: flow control, None without.
         end: when the last event of the run happened, seconds.
         pool_blocks: KV blocks that each replica can hold.
         block_size: tokens in one.
@@ -187,6 +192,7 @@ class RunLog:
     resumed_gaps: Floats
     states: tuple[StateChange, ...]
     latencies: Latencies
+    gateway: FlowControl | None
     end: float
     pool_blocks: int
     block_size: int

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Sequence as Many
 from typing import Protocol
 
-from capsim.fleet.log import ReplicaState
 from capsim.fleet.server import Server
 
 
@@ -11,11 +10,11 @@ class Router(Protocol):
     """Picks the replica of a request."""
 
     def pick(self, servers: Many[Server], time: float) -> Server | None:
-        """One of the servers that are up at `time`, None if none is."""
+        """One of the servers that are open at `time`, None if none is."""
 
 
 class RoundRobin:
-    """Each server in turn; those that are not up are passed over."""
+    """Each server in turn; those that are not open are passed over."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -27,7 +26,7 @@ class RoundRobin:
             self._next += 1
             if self._next == len(servers):
                 self._next = 0
-            if server.state is ReplicaState.UP:
+            if server.open:
                 return server
         return None
 
@@ -42,8 +41,8 @@ class LeastOutstanding:
         """The server with the fewest unfinished requests at `time`."""
         first = self._next
         self._next = (first + 1) % len(servers)
-        up = [server for server in (*servers[first:], *servers[:first]) if server.up]
-        return min(up, key=lambda server: server.outstanding(time), default=None)
+        candidates = [server for server in (*servers[first:], *servers[:first]) if server.open]
+        return min(candidates, key=lambda server: server.outstanding(time), default=None)
 
 
 ROUTERS: dict[str, type[RoundRobin] | type[LeastOutstanding]] = {

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 from capsim.engine import Replica, Sequence
 from capsim.fleet.log import ReplicaState, StateChange
 
@@ -12,20 +14,29 @@ class Server:
         replica: the engine.
         state: what it is doing.
         changes: every state it entered, and when.
+        in_flight: requests that the gateway let through and that have not ended; 0 without flow control.
+        max_outstanding: most of them.
     """
 
-    __slots__ = ("changes", "index", "replica", "state")
+    __slots__ = ("changes", "in_flight", "index", "max_outstanding", "replica", "state")
 
-    def __init__(self, index: int, replica: Replica) -> None:
+    def __init__(self, index: int, replica: Replica, max_outstanding: float = math.inf) -> None:
         self.index = index
         self.replica = replica
         self.state = ReplicaState.UP
+        self.in_flight = 0
+        self.max_outstanding = max_outstanding
         self.changes: list[StateChange] = [StateChange(0.0, index, ReplicaState.UP)]
 
     @property
     def up(self) -> bool:
-        """Whether the router may send requests here."""
+        """Whether it serves."""
         return self.state is ReplicaState.UP
+
+    @property
+    def open(self) -> bool:
+        """Whether the router may send a request here."""
+        return self.state is ReplicaState.UP and self.in_flight < self.max_outstanding
 
     def enter(self, state: ReplicaState, time: float) -> None:
         """Change state at `time` seconds."""

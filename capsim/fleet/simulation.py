@@ -12,16 +12,9 @@ from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.sequence import NO_PATH, Path
 from capsim.fleet.completions import Completions
 from capsim.fleet.configuration import Failure, FleetConfiguration
-from capsim.fleet.log import (
-    Floats,
-    Integers,
-    LeapColumns,
-    Outcome,
-    ReplicaState,
-    RequestColumns,
-    RunLog,
-    TierTraffic,
-)
+from capsim.fleet.gateway import Gateway
+from capsim.fleet.log import LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog, TierTraffic
+from capsim.fleet.request_record import MOST_ENDED, RequestRecord, scalars
 from capsim.fleet.router import ROUTERS
 from capsim.fleet.server import Server
 from capsim.workload.requests import Requests
@@ -89,26 +82,24 @@ class _Simulation:
         self._engine = engine
         self._concurrency = concurrency
         self._environment = simpy.Environment()
-        self._servers = [Server(index, Replica(engine, cost)) for index in range(fleet.replicas)]
+        control = fleet.gateway
+        most = math.inf if control is None else control.max_outstanding
+        self._servers = [Server(index, Replica(engine, cost), most) for index in range(fleet.replicas)]
         self._router = ROUTERS[fleet.router]()
-        count = len(requests)
-        self._prompt: list[int] = requests.prompt.tolist()
-        self._output: list[int] = requests.output.tolist()
-        self._arrival: list[float] = requests.arrival.tolist()
-        self._admitted: list[bool] = engine.admits(requests.prompt, requests.output).tolist()
+        self._record = record = RequestRecord(requests)
+        self._prompt, self._output = scalars(requests.prompt), scalars(requests.output)
+        self._admitted = scalars(engine.admits(requests.prompt, requests.output))
         self._path = _no_path if requests.prefixes is None else requests.prefixes.path
-        self._priority: list[int] | None = None if requests.priority is None else requests.priority.tolist()
+        self._priority = None if requests.priority is None else scalars(requests.priority)
         self._samples = requests.samples
-        self._sequences: list[Sequence | None] = [None] * (count * self._samples)
-        self._unfinished = [self._samples] * count
-        self._replicas = [-1] * count
-        self._attempts = [0] * count
-        self._outcomes = [int(Outcome.COMPLETED)] * count
+        self._arrival, self._attempts = scalars(record.arrival), scalars(record.attempts)
+        self._replicas, self._outcomes = scalars(record.replica), scalars(record.outcome)
         self._sent = self._lost_tokens = self._lost_first_tokens = 0
         self._events = 0
-        self._completions = (
-            Completions(self._environment, self._servers, self._deliver) if concurrency is not None else None
-        )
+        priorities = self._priority if engine.by_priority else None
+        self._gateway = None if control is None else Gateway(control, len(requests), priorities)
+        driven = concurrency is not None or control is not None
+        self._completions = Completions(self._environment, self._servers, self._deliver) if driven else None
 
     def run(self) -> RunLog:
         """Run to the end of all requests."""
@@ -124,6 +115,7 @@ class _Simulation:
             self._events += 1
         for server in self._servers:
             server.replica.advance(math.inf)
+            self._collect(server)
         return self._log()
 
     # Clients
@@ -131,7 +123,7 @@ class _Simulation:
     def _arrivals(self) -> Generator[simpy.Event, Any, None]:
         """Open loop. All arrivals before the next event of anybody else are handed over at once."""
         environment = self._environment
-        times: list[float] = (self._requests.arrival + self._fleet.latencies.inbound).tolist()
+        times = scalars(self._record.arrival + self._fleet.latencies.inbound)
         row, count = 0, len(times)
         while row < count:
             if times[row] > environment.now:
@@ -139,9 +131,13 @@ class _Simulation:
             others = environment.peek()
             self._dispatch(row, times[row])
             row += 1
+            if self._completions is not None:
+                others = environment.peek()  # a request may end before the next one comes
             while row < count and times[row] < others:
                 self._dispatch(row, times[row])
                 row += 1
+                if self._completions is not None:
+                    others = environment.peek()
 
     def _start_clients(self, concurrency: int) -> None:
         for _ in range(min(concurrency, len(self._requests))):
@@ -163,41 +159,68 @@ class _Simulation:
 
     def _deliver(self, server: Server) -> None:
         finished = server.replica.finished
+        time = max((sequence.finish for sequence in finished), default=0.0)
         for sequence in finished:
-            self._unfinished[sequence.request] -= 1
-            if not self._unfinished[sequence.request]:
+            if not self._record.end(sequence):
+                continue
+            if self._gateway is not None:
+                server.in_flight -= 1
+            if self._concurrency is not None:
                 self._send_next(sequence.finish + self._fleet.latencies.outbound)
         finished.clear()
+        self._release(time)
+
+    def _collect(self, server: Server) -> None:
+        """Record what has ended there, where nobody waits for it."""
+        for sequence in server.replica.finished:
+            self._record.end(sequence)
+        server.replica.finished.clear()
 
     # Gateway
 
     def _dispatch(self, row: int, time: float) -> None:
-        """Hand a request to a replica at `time`, or end it."""
+        """Hand a request to a replica at `time`, let it wait at the gateway, or end it."""
         if not self._admitted[row]:
             self._end(row, Outcome.REJECTED, time)
             return
         server = self._router.pick(self._servers, time)
-        if server is None:
+        if server is not None:
+            self._hand_over(row, server, time)
+        elif self._gateway is None or not any(server.up for server in self._servers):
             self._end(row, Outcome.LOST, time)
-            return
+        elif not self._gateway.hold(row, time):
+            self._end(row, Outcome.REJECTED, time)
+
+    def _release(self, time: float) -> None:
+        """Hand waiting requests over while a replica takes one."""
+        while self._gateway:
+            server = self._router.pick(self._servers, time)
+            if server is None:
+                return
+            self._hand_over(self._gateway.release(time), server, time)
+
+    def _hand_over(self, row: int, server: Server, time: float) -> None:
+        if self._gateway is not None:
+            server.in_flight += 1
         self._replicas[row] = server.index
         self._attempts[row] += 1
         prompt, output, path = self._prompt[row], self._output[row], self._path(row)
         priority = 0 if self._priority is None else self._priority[row]
-        first = row * self._samples
         if self._samples > 1:
             path = _whole(path, row, prompt)
-            self._unfinished[row] = self._samples
-        for place in range(first, first + self._samples):
-            sequence = self._sequences[place] = Sequence(row, prompt, output, time, path, priority)
+        sequences = [Sequence(row, prompt, output, time, path, priority) for _ in range(self._samples)]
+        self._record.begin(row, sequences)
+        for sequence in sequences:
             server.replica.submit(sequence, time)
         if self._completions is not None:
             self._completions.moved(server)
+        elif len(server.replica.finished) >= MOST_ENDED:
+            self._collect(server)
 
     def _end(self, row: int, outcome: Outcome, time: float) -> None:
         """End a request without an answer; a closed-loop client goes on with its next one."""
         self._outcomes[row] = int(outcome)
-        if self._completions is not None:
+        if self._concurrency is not None:
             timeout = self._environment.timeout(max(0.0, time - self._environment.now))
             timeout.callbacks.append(lambda _: self._send_next(time + self._fleet.latencies.outbound))
 
@@ -209,11 +232,17 @@ class _Simulation:
         lost = server.fail(environment.now)
         if self._completions is not None:
             self._completions.moved(server)
-        for row in self._lost_rows(lost):
+        rows = self._lost_rows(lost)
+        if self._gateway is not None:
+            server.in_flight -= len(rows)
+        for row in rows:
             if self._attempts[row] > self._fleet.max_retries:
                 self._end(row, Outcome.LOST, environment.now)
             else:
                 self._dispatch(row, environment.now)
+        if self._gateway is not None and not any(server.up for server in self._servers):
+            for row in self._gateway.give_up():
+                self._end(row, Outcome.LOST, environment.now)
         if failure.down_for is None:
             return
         changes = len(server.changes)
@@ -225,14 +254,15 @@ class _Simulation:
         if len(server.changes) > changes + 1:
             return
         server.enter(ReplicaState.UP, environment.now)
+        self._release(environment.now)
 
     def _lost_rows(self, lost: list[Sequence]) -> list[int]:
         """Requests that lost a sequence, each once; what their other sequences have generated is lost too."""
         rows = list(dict.fromkeys(sequence.request for sequence in lost))
         if self._samples > 1:
             for row in rows:
-                for sequence in self._sequences[row * self._samples : (row + 1) * self._samples]:
-                    if sequence is not None and not math.isnan(sequence.finish):
+                for sequence in self._record.sequences(row):
+                    if not math.isnan(sequence.finish):
                         self._lost_tokens += sequence.output
                         self._lost_first_tokens += 1
         return rows
@@ -249,6 +279,7 @@ class _Simulation:
             resumed_gaps=np.concatenate([np.asarray(replica.resumed_gaps, float) for replica in replicas]),
             states=tuple(change for server in self._servers for change in server.changes),
             latencies=self._fleet.latencies,
+            gateway=self._fleet.gateway,
             end=float(np.concatenate([ends, requests.arrival]).max(initial=0.0)),
             pool_blocks=self._engine.usable_blocks,
             block_size=self._engine.block_size,
@@ -263,34 +294,17 @@ class _Simulation:
         )
 
     def _request_columns(self) -> RequestColumns:
-        never = Sequence(-1, 0, 0, math.nan)
-        sequences = [never if sequence is None else sequence for sequence in self._sequences]
-        shape = (len(self._requests), self._samples)
-
-        def times(name: str) -> Floats:
-            return np.array([getattr(sequence, name) for sequence in sequences], np.float64).reshape(shape)
-
-        def totals(name: str) -> Integers:
-            values = np.array([getattr(sequence, name) for sequence in sequences], np.int64)
-            return np.asarray(values.reshape(shape).sum(axis=1), np.int64)
-
-        scheduled, finish = times("scheduled"), times("finish")
+        record, requests, count = self._record, self._requests, len(self._requests)
+        record.close()
+        served: dict[str, Any] = {**record.times, **record.counts}
         return RequestColumns(
-            arrival=np.array(self._arrival, np.float64),
-            submitted=times("submitted").min(axis=1),
-            scheduled=scheduled.min(axis=1),
-            first_token=times("first_token").min(axis=1),
-            finish=finish.max(axis=1),
-            service=(finish - scheduled).sum(axis=1),
-            prompt=self._requests.prompt,
-            output=self._requests.output,
-            priority=np.array(self._priority or [0] * shape[0], np.int64),
-            cached=totals("cached"),
-            loaded=totals("loaded"),
-            found=totals("found"),
-            recomputed=totals("recomputed"),
-            preemptions=totals("preemptions"),
-            attempts=np.array(self._attempts, np.int64),
-            replica=np.array(self._replicas, np.int64),
-            outcome=np.array(self._outcomes, np.int64),
+            arrival=record.arrival,
+            held=np.zeros(count) if self._gateway is None else np.array(self._gateway.waited, np.float64),
+            prompt=requests.prompt,
+            output=requests.output,
+            priority=np.zeros(count, np.int64) if requests.priority is None else requests.priority,
+            attempts=record.attempts,
+            replica=record.replica,
+            outcome=record.outcome,
+            **served,
         )

@@ -23,6 +23,7 @@ def check_conservation(log: RunLog) -> None:
         InvariantBroken: with the numbers, when a law does not hold.
     """
     _check_outcomes(log)
+    _check_gateway(log)
     _check_blocks(log)
     _check_pool(log)
     _check_found(log)
@@ -75,6 +76,28 @@ def _check_outcomes(log: RunLog) -> None:
         )
 
 
+def _check_gateway(log: RunLog) -> None:
+    """Nobody waits longer at the gateway than it takes to an engine, and no replica is given more than it may hold."""
+    requests, completed = log.requests, _completed(log)
+    late = (requests.submitted - requests.arrival - log.latencies.inbound)[completed]
+    held = requests.held[completed]
+    wrong = (held < 0) | (held > late + TIME_TOLERANCE)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvariantBroken(f"a request is held for {held[row]} s and handed over {late[row]} s late")
+    if log.gateway is None or not _only_whole_attempts(log):
+        return  # the end of an attempt that was lost is not recorded
+    for replica in range(int(requests.replica.max(initial=-1)) + 1):
+        here = completed & (requests.replica == replica)
+        times = np.concatenate([requests.finish[here], requests.submitted[here] + TIME_TOLERANCE])
+        change = np.repeat([-1, 1], int(here.sum()))
+        most = int(np.cumsum(change[np.argsort(times, kind="stable")]).max(initial=0))
+        if most > log.gateway.max_outstanding:
+            raise InvariantBroken(
+                f"replica {replica} holds {most} requests, expected at most {log.gateway.max_outstanding}"
+            )
+
+
 def _check_blocks(log: RunLog) -> None:
     if log.blocks_left < 0 or (_drained(log) and log.blocks_left != 0):
         raise InvariantBroken(f"{log.blocks_left} KV blocks are held after the run, expected 0")
@@ -90,7 +113,7 @@ def _check_pool(log: RunLog) -> None:
             f"leap {row} holds {leaps.blocks[row]} KV blocks and takes {leaps.growth[row]} "
             f"of a pool of {log.pool_blocks}"
         )
-    wrong = (leaps.unfilled < 0) | (leaps.unfilled > log.block_size * leaps.blocks)
+    wrong = (leaps.unfilled < 0) | (leaps.unfilled > log.block_size * leaps.blocks.astype(np.int64))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InvariantBroken(
@@ -123,7 +146,7 @@ def _check_tokens(log: RunLog) -> None:
     the recomputation that ends a preemption's gap. Requests left unfinished have made some of their tokens.
     """
     requests, completed = log.requests, _completed(log)
-    decoded = int(log.leaps.steps @ log.leaps.decodes)
+    decoded = int(log.leaps.steps @ log.leaps.decodes.astype(np.int64))
     first = log.samples * int(completed.sum()) + log.lost_first_tokens
     generated = decoded + first + len(log.resumed_gaps)
     owed = log.samples * int(requests.output[completed].sum()) + log.lost_tokens

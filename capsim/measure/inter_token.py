@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ Integers = NDArray[np.int64]
 
 MOST_STEPS = 5_000_000
 """Steps that are expanded one by one; a longer run is grouped."""
+AT_ONCE = 1 << 18
+"""Groups, about, that are expanded at a time."""
 RELATIVE_BOUND = 1e-3
 """How far above the true gap a grouped one can lie, as a share of it."""
 
@@ -63,12 +66,8 @@ def inter_token_gaps(
         most_steps: steps that are expanded one by one.
     """
     rows = (leaps.decodes > 0) & (leaps.steps > 0)
-    steps, decodes, first, slope = (
-        leaps.steps[rows],
-        leaps.decodes[rows],
-        leaps.first[rows],
-        leaps.slope[rows],
-    )
+    steps, decodes = leaps.steps[rows].astype(np.int64), leaps.decodes[rows]
+    first, slope = leaps.first[rows], leaps.slope[rows]
     groups = np.where(slope == 0, 1, steps)
     bound = 0.0
     if groups.sum() > most_steps:
@@ -77,21 +76,27 @@ def inter_token_gaps(
         groups = np.minimum(groups, np.ceil(steps * np.abs(slope) / (bound * shortest)).clip(1)).astype(
             np.int64
         )
+    ends = np.cumsum(groups)
+    total, resumed = int(groups.sum()), len(resumed_gaps)
+    seconds = np.full(total + resumed + int(unserved > 0), np.inf)
+    count = np.ones(len(seconds), np.int64)
+    seconds[total : total + resumed] = resumed_gaps
+    count[total + resumed :] = unserved
+    cuts = np.unique(np.searchsorted(ends, np.arange(0, total, AT_ONCE))).tolist()
+    for low, high in pairwise([*cuts, len(steps)]):
+        part, place = slice(low, high), slice(int(ends[low] - groups[low]), int(ends[high - 1]))
+        seconds[place], count[place] = _expanded(steps[part], first[part], slope[part], groups[part])
+        count[place] *= np.repeat(decodes[part], groups[part])
+    return Gaps(seconds, count, bound)
+
+
+def _expanded(steps: Integers, first: Floats, slope: Floats, groups: Integers) -> tuple[Floats, Integers]:
+    """The longest step of each group of each leap, seconds, and how many steps it stands for.
+
+    Group j of g holds the steps from floor(j n / g) up to, not including, floor((j + 1) n / g).
+    """
     leap = np.repeat(np.arange(len(steps)), groups)
     place = np.arange(len(leap)) - np.repeat(np.cumsum(groups) - groups, groups)
-    # Group j of g holds the steps from floor(j n / g) up to, not including, floor((j + 1) n / g).
     start, stop = place * steps[leap] // groups[leap], (place + 1) * steps[leap] // groups[leap]
     longest = np.where(slope[leap] > 0, stop - 1, start)
-    return Gaps(
-        seconds=np.concatenate(
-            [first[leap] + longest * slope[leap], resumed_gaps, np.full(int(unserved > 0), np.inf)]
-        ),
-        count=np.concatenate(
-            [
-                decodes[leap] * (stop - start),
-                np.ones(len(resumed_gaps), np.int64),
-                np.full(int(unserved > 0), unserved),
-            ]
-        ),
-        bound=bound,
-    )
+    return first[leap] + longest * slope[leap], stop - start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -10,10 +11,14 @@ from numpy.typing import NDArray
 from capsim.fleet.log import LeapColumns, RunLog, TierTraffic
 from capsim.measure.latency import failed, user_latencies
 from capsim.measure.leaps import leap_durations, mean_blocks, mean_over, mean_unfilled, most_blocks
-from capsim.measure.percentile import Distribution, percentiles
+from capsim.measure.percentile import Distribution, Part, percentiles_in_parts
+
+Counts = NDArray[np.int32]
 
 LEVELS = 8
 """Into so many levels, at most, a leap's rise is cut where percentiles over time are taken."""
+LEAPS_AT_ONCE = 1 << 15
+"""So many leaps are cut into levels at a time."""
 NANOSECONDS = 1e9
 """In a second. Percentiles count whole ones: a step takes a million of them."""
 
@@ -138,7 +143,7 @@ class KvCache:
         computed = queries - hits - int(requests.loaded[rows].sum()) + recomputed
         found = requests.cached + requests.loaded > 0
         warm, cold = rows & found, rows & ~found
-        ttft, split = user_latencies(log).ttft, bool(warm.any())
+        split = bool(warm.any())
         all_queries = log.samples * int(requests.prompt[completed].sum())
         return cls(
             pool_blocks=log.pool_blocks,
@@ -153,8 +158,8 @@ class KvCache:
             recomputed_share=_ratio(recomputed, computed),
             evictions=int(log.evictions.sum()),
             tiers=tuple(TierUse.of(traffic, log.block_size, all_queries) for traffic in log.tiers),
-            warm_ttft=Distribution.of(ttft[warm]) if split else None,
-            cold_ttft=Distribution.of(ttft[cold]) if split else None,
+            warm_ttft=Distribution.of(user_latencies(log).ttft[warm]) if split else None,
+            cold_ttft=Distribution.of(user_latencies(log).ttft[cold]) if split else None,
             warm_prompt=_ratio(int(requests.prompt[warm].sum()), int(warm.sum())),
             cold_prompt=_ratio(int(requests.prompt[cold].sum()), int(cold.sum())),
         )
@@ -162,13 +167,23 @@ class KvCache:
 
 def _blocks_held(leaps: LeapColumns) -> Level:
     durations = leap_durations(leaps)
-    parts = np.minimum(leaps.growth + 1, LEVELS)
-    leap = np.repeat(np.arange(len(parts)), parts)
-    place = np.arange(len(leap)) - np.repeat(np.cumsum(parts) - parts, parts)
-    held = leaps.blocks[leap] + leaps.growth[leap] * place / np.maximum(1, parts[leap] - 1)
-    weights = np.rint(durations[leap] / parts[leap] * NANOSECONDS).astype(np.int64)
-    p95 = percentiles(held, [95], weights)[0]
+
+    def parts() -> Iterator[Part]:
+        for first in range(0, len(durations), LEAPS_AT_ONCE):
+            rows = slice(first, first + LEAPS_AT_ONCE)
+            yield _levels(leaps.blocks[rows], leaps.growth[rows], durations[rows])
+
+    p95 = percentiles_in_parts(parts, [95])[0]
     return Level(mean_over(mean_blocks(leaps), durations), p95, float(most_blocks(leaps).max(initial=0)))
+
+
+def _levels(blocks: Counts, growth: Counts, durations: NDArray[np.float64]) -> Part:
+    """Blocks held at each level of each leap, and for how many nanoseconds."""
+    levels = np.minimum(growth + 1, LEVELS)
+    leap = np.repeat(np.arange(len(levels)), levels)
+    place = np.arange(len(leap)) - np.repeat(np.cumsum(levels) - levels, levels)
+    held = blocks[leap] + growth[leap] * place / np.maximum(1, levels[leap] - 1)
+    return held, np.rint(durations[leap] / levels[leap] * NANOSECONDS).astype(np.int64)
 
 
 def _unfilled_share(leaps: LeapColumns, block_size: int) -> float:

@@ -37,8 +37,8 @@ class RequestLatencies:
         values: Floats = getattr(self, metric)
         return values
 
-    def only(self, rows: NDArray[np.bool_]) -> RequestLatencies:
-        """Keep the requests where `rows`, shape (n,), is true."""
+    def only(self, rows: NDArray[np.bool_] | slice) -> RequestLatencies:
+        """Keep the requests where `rows`, shape (n,), is true, or those of a slice."""
         return RequestLatencies(self.ttft[rows], self.tpot[rows], self.e2e[rows])
 
 
@@ -47,7 +47,7 @@ class TtftParts:
     """What a user's TTFT consists of, seconds, shape (n,), NaN for failed requests; `total` is their sum.
 
     Attributes:
-        network_and_gateway: from the client through the gateway.
+        network_and_gateway: from the client through the gateway, with what it waited there by flow control.
         tokenization: text to tokens.
         cold_state: lost before the last submission to an engine: dead replicas, retries, loading.
         queue: in the engine's queue until the first step that worked on the request.
@@ -80,10 +80,10 @@ def failed(log: RunLog) -> NDArray[np.bool_]:
 def ttft_parts(log: RunLog) -> TtftParts:
     """Split the TTFT of every completed request."""
     requests, outside = log.requests, log.latencies
-    late = requests.submitted - requests.arrival - outside.inbound
+    late = requests.submitted - requests.arrival - outside.inbound - requests.held
     nothing = np.where(failed(log), np.nan, 0.0)
     return TtftParts(
-        network_and_gateway=nothing + (outside.network + outside.gateway),
+        network_and_gateway=nothing + (outside.network + outside.gateway + requests.held),
         tokenization=nothing + outside.tokenization,
         # Without a retry only the rounding of two sums is left over, which is no cold state.
         cold_state=nothing + np.where(np.abs(late) < _INSTANT, 0.0, late),

@@ -10,21 +10,24 @@ from numpy.typing import NDArray
 from capsim.fleet.log import LeapColumns
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Counts = NDArray[np.int32]
 
 
 def leap_durations(leaps: LeapColumns) -> Floats:
     """Seconds of each leap, shape (m,): the sum of ``first + i * slope`` over its steps."""
-    return leaps.steps * leaps.first + leaps.slope * (leaps.steps * (leaps.steps - 1) / 2)
+    return leaps.steps * leaps.first + leaps.slope * (leaps.steps * ((leaps.steps - 1) / 2))
 
 
 def leaps_since(leaps: LeapColumns, time: float) -> LeapColumns:
     """Keep the leaps that start at or after `time` seconds."""
-    rows = leaps.start >= time
+    kept = np.flatnonzero(leaps.start >= time)
+    rows: slice | NDArray[np.intp] = kept
+    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
+        rows = slice(int(kept[0]), int(kept[-1]) + 1)  # of one replica, all that follow: no copy is needed
     return LeapColumns(**{field.name: getattr(leaps, field.name)[rows] for field in fields(leaps)})
 
 
-def most_blocks(leaps: LeapColumns) -> Integers:
+def most_blocks(leaps: LeapColumns) -> Counts:
     """KV blocks held in the last step of each leap, shape (m,); too many where windows freed some."""
     return leaps.blocks + leaps.growth
 
@@ -44,10 +47,11 @@ def mean_unfilled(leaps: LeapColumns, block_size: int) -> Floats:
     Each decode fills a place in every step after the first, and each block taken adds `block_size` of them.
     Only where all layers keep all tokens.
     """
-    return leaps.unfilled + (block_size * leaps.growth - (leaps.steps - 1) * leaps.decodes) / 2
+    taken, steps = leaps.growth.astype(np.int64), leaps.steps.astype(np.int64)
+    return leaps.unfilled + (block_size * taken - (steps - 1) * leaps.decodes) / 2
 
 
-def mean_over(values: Floats | Integers, durations: Floats) -> float:
+def mean_over(values: Floats | Counts, durations: Floats) -> float:
     """Mean of values, shape (m,), that lasted so many seconds each; NaN if that is no time."""
     time = float(durations.sum())
     # Not a matrix product: its rounding depends on how many threads it has.

@@ -8,8 +8,10 @@ between two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,13 @@ Integers = NDArray[np.int64]
 
 # 19 of 20 are 95 %, also where 0.95 * 20 is computed as 19.000000000000004.
 _ROUNDING = 1e-12
+
+Part = tuple[Floats, Integers]
+"""Some of the values, and how often each counts."""
+MOST_SORTED = 1 << 18
+"""Weighted values that are sorted at once."""
+BITS = 18
+"""Sign, exponent and 6 bits of the fraction: values that share them differ by less than 2 %."""
 
 
 def least_count(percentile: float, total: int) -> int:
@@ -37,15 +46,73 @@ def percentiles(values: Floats, wanted: Sequence[float], weights: Integers | Non
     Returns:
         One value for each wanted percentile, NaN if there is no sample.
     """
-    counts = np.ones(len(values), dtype=np.int64) if weights is None else weights
+    if weights is None:
+        ranks = [least_count(percentile, len(values)) - 1 for percentile in wanted]
+        alike: list[float] = np.sort(values)[ranks].tolist() if len(values) else [math.nan] * len(wanted)
+        return alike
+
+    def parts() -> Iterator[Part]:
+        for first in range(0, len(values), MOST_SORTED):
+            yield values[first : first + MOST_SORTED], weights[first : first + MOST_SORTED]
+
+    return percentiles_in_parts(parts, wanted)
+
+
+def percentiles_in_parts(parts: Callable[[], Iterable[Part]], wanted: Sequence[float]) -> list[float]:
+    """Return the same, exactly, of weighted values that come in parts, of which one is there at a time.
+
+    A first pass sums weights by the leading bits of the values, a second one sorts the values that share theirs
+    with a wanted percentile. One part alone is sorted at once.
+
+    Args:
+        parts: makes the parts, the same ones each time; the weights of all sum to less than 2 ** 53.
+        wanted: as of `percentiles`.
+    """
+    first = list(islice(parts(), 2))
+    if len(first) < 2:
+        values, weights = first[0] if first else (np.zeros(0), np.zeros(0, np.int64))
+        total = int(weights.sum())
+        return _at(values, weights, [least_count(each, total) for each in wanted]) if total else _none(wanted)
+    by_bits = np.zeros(1 << BITS)
+    for values, weights in parts():
+        by_bits += np.bincount(_leading_bits(values), weights=weights, minlength=1 << BITS)
+    upto = np.cumsum(by_bits)
+    if not upto[-1]:
+        return _none(wanted)
+    ranks = np.array([least_count(percentile, int(upto[-1])) for percentile in wanted])
+    bits = np.searchsorted(upto, ranks)
+    sought = np.zeros(1 << BITS, np.bool_)
+    sought[bits] = True
+    found = [_only(sought[_leading_bits(values)], values, weights) for values, weights in parts()]
+    passed = upto[bits] - np.cumsum(by_bits * sought)[bits]  # weights of what lies below and is not sought
+    values, weights = (np.concatenate(column) for column in zip(*found, strict=True))
+    return _at(values, weights, (ranks - passed).astype(np.int64).tolist())
+
+
+def _at(values: Floats, weights: Integers, ranks: Sequence[int]) -> list[float]:
+    """The values at these ranks, where each counts `weights` times."""
     order = np.argsort(values)
-    cumulative = np.cumsum(counts[order])
-    if len(values) == 0 or cumulative[-1] == 0:
-        return [float("nan")] * len(wanted)
-    ranks = [least_count(percentile, int(cumulative[-1])) for percentile in wanted]
-    places = np.searchsorted(cumulative, ranks)
-    found: list[float] = values[order][places].tolist()
+    places = np.searchsorted(np.cumsum(weights[order]), ranks)
+    found: list[float] = values[order[places]].tolist()
     return found
+
+
+def _only(rows: NDArray[np.bool_], values: Floats, weights: Integers) -> Part:
+    return values[rows], weights[rows]
+
+
+def _none(wanted: Sequence[float]) -> list[float]:
+    return [math.nan] * len(wanted)
+
+
+def _leading_bits(values: Floats) -> Integers:
+    """Sign, exponent and the first bits of the fraction as one whole number that orders as the values do."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+    ordered = bits ^ (
+        (bits >> 63) & np.iinfo(np.int64).max
+    )  # negative numbers order by their bits the other way
+    leading: Integers = (ordered >> (64 - BITS)) + (1 << (BITS - 1))
+    return leading
 
 
 @dataclass(frozen=True)
@@ -68,11 +135,22 @@ class Distribution:
     @classmethod
     def of(cls, values: Floats, weights: Integers | None = None) -> Distribution:
         """Summarize values that each count `weights` times; NaN values are no samples."""
-        counts = np.ones(len(values), dtype=np.int64) if weights is None else weights
         exists = ~np.isnan(values)
-        values, counts = values[exists], counts[exists]
-        finite = np.isfinite(values)
-        total = counts[finite].sum()
-        # Not a matrix product: its rounding depends on how many threads it has.
-        mean = float((values[finite] * counts[finite]).sum() / total) if total else float("nan")
-        return cls(int(counts.sum()), mean, *percentiles(values, (50, 90, 95, 99), counts))
+        if not exists.all():
+            values, weights = values[exists], None if weights is None else weights[exists]
+        return cls(
+            len(values) if weights is None else int(weights.sum()),
+            _mean(values, weights),
+            *percentiles(values, (50, 90, 95, 99), weights),
+        )
+
+
+def _mean(values: Floats, weights: Integers | None) -> float:
+    """Mean of the finite values, NaN without any."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        values, weights = values[finite], None if weights is None else weights[finite]
+    total = len(values) if weights is None else int(weights.sum())
+    # Not a matrix product: its rounding depends on how many threads it has.
+    amount = values.sum() if weights is None else (values * weights).sum()
+    return float(amount / total) if total else math.nan

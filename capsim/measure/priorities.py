@@ -29,10 +29,11 @@ class PriorityLatency:
 
 def by_priority(log: RunLog, measured: NDArray[np.bool_]) -> tuple[PriorityLatency, ...]:
     """Split the measured requests, shape (n,), by priority, the smallest first; empty where all have the same."""
-    requests, user = log.requests, user_latencies(log)
+    requests = log.requests
     values = np.unique(requests.priority[measured]).tolist()
     if len(values) < 2:
         return ()
+    user = user_latencies(log)
     classes = []
     for value in values:
         rows = measured & (requests.priority == value)

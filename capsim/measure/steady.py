@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,15 +52,22 @@ class Trend:
 
     Attributes:
         slope: per mean.
-        p_value: chance of a slope at least so large where there is none, one-sided.
+        statistic: the slope over its standard error.
+        freedom: degrees of freedom of the latter.
     """
 
     slope: float
-    p_value: float
+    statistic: float
+    freedom: float
+
+    @property
+    def p_value(self) -> float:
+        """Chance of a slope at least so large where there is none, one-sided, by Student's t."""
+        return _chance(self.statistic, self.freedom)
 
 
 def trend(means: Floats) -> Trend:
-    """Fit a line and test its slope with Student's t, allowing for correlation of neighbouring means.
+    """Fit a line, and count the degrees of freedom of its slope's error by how alike neighbouring means are.
 
     Residuals that are alike from one mean to the next carry less information than their number says; n is
     replaced by ``n (1 - r) / (1 + r)`` with their lag-1 correlation r where that is positive (Santer et al.,
@@ -68,8 +76,6 @@ def trend(means: Floats) -> Trend:
     Args:
         means: at least 4, shape (b,).
     """
-    from scipy.special import stdtr  # scipy is loaded only where a test is made
-
     count = len(means)
     places = np.arange(count) - (count - 1) / 2
     spread = float((places * places).sum())
@@ -77,10 +83,10 @@ def trend(means: Floats) -> Trend:
     residuals = means - means.mean() - slope * places
     squares = float((residuals * residuals).sum())
     if squares <= 1e-24 * float((means * means).sum()):  # a line to all digits that float64 has
-        return Trend(slope, 0.0 if slope > 0 else 1.0)
+        return Trend(slope, math.inf if slope > 0 else -math.inf, count - 2)
     correlation = max(0.0, float((residuals[1:] * residuals[:-1]).sum()) / squares)
     freedom = max(1.0, count * (1 - correlation) / (1 + correlation) - 2)
-    return Trend(slope, float(stdtr(freedom, -slope / np.sqrt(squares / freedom / spread))))
+    return Trend(slope, slope / math.sqrt(squares / freedom / spread), freedom)
 
 
 def rise(levels: Floats) -> float:
@@ -96,13 +102,18 @@ def rise(levels: Floats) -> float:
     Returns:
         Chance of so large a rise where there is no drift, one-sided.
     """
-    from scipy.special import stdtr  # scipy is loaded only where a test is made
-
     steps = np.diff(levels)
     mean, error = float(steps.mean()), float(steps.std(ddof=1)) / np.sqrt(len(steps))
     if error <= 1e-12 * abs(mean):  # a line to all digits that float64 has
         return 0.0 if mean > 0 else 1.0
-    return float(stdtr(len(steps) - 1, -mean / error))
+    return _chance(mean / error, len(steps) - 1)
+
+
+def _chance(statistic: float, freedom: float) -> float:
+    """Chance of a value at least so large under Student's t."""
+    from scipy.special import stdtr  # loaded only where a test is made: scipy is slow to import
+
+    return float(stdtr(freedom, -statistic))
 
 
 @dataclass(frozen=True)
@@ -112,17 +123,27 @@ class Drift:
     Attributes:
         slope: requests per second.
         growth: slope over the rate of arrivals in that half, the share of them that stayed behind.
-        p_value: chance of such a slope in a steady system.
+        line: fitted to its means over time; None: too few requests to tell.
+        levels: the number itself at equally spaced times.
     """
 
     slope: float
     growth: float
-    p_value: float
+    line: Trend | None
+    levels: Floats
+
+    @property
+    def p_value(self) -> float:
+        """Chance of such a slope in a steady system, by two tests: so the smaller one counts twice (Bonferroni)."""
+        return 1.0 if self.line is None else min(1.0, 2 * min(self.line.p_value, rise(self.levels)))
 
     @property
     def grows(self) -> bool:
-        """Whether the growth is both certain and large enough to matter."""
-        return self.p_value < SIGNIFICANCE and self.growth > LEAST_GROWTH
+        """Whether the growth is both large enough to matter and certain; only what is large is tested."""
+        return self.growth > LEAST_GROWTH and self.p_value < SIGNIFICANCE
+
+
+STEADY = Drift(0.0, 0.0, None, np.zeros(0))
 
 
 def backlog_drift(log: RunLog) -> Drift:
@@ -140,18 +161,16 @@ def backlog_drift(log: RunLog) -> Drift:
     present = (requests.outcome == Outcome.COMPLETED) | (requests.outcome == Outcome.UNFINISHED)
     arrival = requests.arrival[present]
     if len(arrival) == 0:
-        return Drift(0.0, 0.0, 1.0)
+        return STEADY
     finish = np.where(np.isnan(requests.finish), np.inf, requests.finish)[present]
     edges = np.linspace((arrival.min() + arrival.max()) / 2, arrival.max(), BATCHES + 1)
     width = float(edges[1] - edges[0])
     late = int(np.count_nonzero(arrival > edges[0]))
     if width == 0 or late < 2 * BATCHES:
-        return Drift(0.0, 0.0, 1.0)
+        return STEADY
     spent = np.array([(np.minimum(finish, edge) - np.minimum(arrival, edge)).sum() for edge in edges])
     line = trend(np.diff(spent) / width)
     ended = np.searchsorted(np.sort(finish), edges, side="right")
     levels = np.searchsorted(np.sort(arrival), edges, side="right") - ended
     slope = line.slope / width
-    # Two tests, so the smaller chance counts twice (Bonferroni).
-    p_value = min(1.0, 2 * min(line.p_value, rise(levels.astype(np.float64))))
-    return Drift(slope, slope * width * BATCHES / late, p_value)
+    return Drift(slope, slope * width * BATCHES / late, line, levels.astype(np.float64))

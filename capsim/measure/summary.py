@@ -13,7 +13,7 @@ from capsim.errors import BadInput
 from capsim.fleet.log import Outcome, RunLog
 from capsim.measure.gates import Gate, check_gates
 from capsim.measure.goodput import Goodput, goodput
-from capsim.measure.inter_token import Gaps, inter_token_gaps
+from capsim.measure.inter_token import inter_token_gaps
 from capsim.measure.kv_cache import KvCache
 from capsim.measure.latency import (
     RequestLatencies,
@@ -146,22 +146,28 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
         )
     lost = failed(log)[measured]
     output = log.samples * requests.output[measured]
-    user, engine = user_latencies(log).only(measured), engine_latencies(log).only(measured)
+    mean_parts, p95_parts = _part_figures(ttft_parts(log), measured & ~failed(log))
+    user = user_latencies(log).only(slice(cut, None))
     throughput = _throughput(log, measured)
     leaps = leaps_since(log.leaps, throughput.window_start) if cut else log.leaps
     gaps = inter_token_gaps(leaps, log.resumed_gaps, unserved=int((output[lost] - log.samples).sum()))
+    itl, bound, gates = (
+        Distribution.of(gaps.seconds, gaps.count),
+        gaps.bound,
+        check_gates(objectives, user, gaps, lost),
+    )
+    del gaps  # the largest columns of all
     counts = _counts(log, measured)
-    mean_parts, p95_parts = _part_figures(ttft_parts(log), user_latencies(log).ttft, measured & ~failed(log))
     return Summary(
         counts=counts,
         error_rate=counts.error_rate,
         throughput=throughput,
-        user=_table(user, gaps),
-        engine=_table(engine, gaps),
-        itl_bound=gaps.bound,
+        user=_table(user, itl),
+        engine=_table(engine_latencies(log).only(slice(cut, None)), itl),
+        itl_bound=bound,
         ttft_parts=mean_parts,
         ttft_parts_at_p95=p95_parts,
-        gates=check_gates(objectives, user, gaps, lost),
+        gates=gates,
         goodput=goodput(objectives, user, output, _span(log, measured)),
         occupancy=Occupancy.of(leaps),
         kv_cache=KvCache.of(log, leaps, measured),
@@ -220,28 +226,29 @@ def _span(log: RunLog, measured: Rows) -> float:
     return span or float(finish.max() - arrival.min())
 
 
-def _table(latencies: RequestLatencies, gaps: Gaps) -> LatencyTable:
+def _table(latencies: RequestLatencies, itl: Distribution) -> LatencyTable:
     return LatencyTable(
         ttft=Distribution.of(latencies.ttft),
         tpot=Distribution.of(latencies.tpot),
-        itl=Distribution.of(gaps.seconds, gaps.count),
+        itl=itl,
         e2e=Distribution.of(latencies.e2e),
     )
 
 
-def _part_figures(
-    parts: TtftParts, ttft: NDArray[np.float64], completed: Rows
-) -> tuple[dict[str, float], ...]:
+def _part_figures(parts: TtftParts, completed: Rows) -> tuple[dict[str, float], ...]:
     """Mean of each part, and each part of the request at p95; they add up to the mean and the p95 of TTFT."""
     names = [field.name for field in fields(parts)]
     if not completed.any():
         return (dict.fromkeys(names, float("nan")),) * 2
-    columns = {name: getattr(parts, name)[completed] for name in names}
-    p95 = int(np.flatnonzero(ttft[completed] == percentiles(ttft[completed], [95])[0])[0])
-    return (
-        {name: float(column.mean()) for name, column in columns.items()},
-        {name: float(column[p95]) for name, column in columns.items()},
-    )
+    ttft = parts.total[completed]
+    p95 = int(np.flatnonzero(ttft == percentiles(ttft, [95])[0])[0])
+    del ttft
+    figures = {}
+    for name in names:
+        column = getattr(parts, name)[completed]
+        figures[name] = float(column.mean()), float(column[p95])
+    means, at_p95 = zip(*figures.values(), strict=True)
+    return dict(zip(names, means, strict=True)), dict(zip(names, at_p95, strict=True))
 
 
 def _finite(value: Any) -> Any:

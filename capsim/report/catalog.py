@@ -19,7 +19,7 @@ def catalog_text(result: Json) -> str:
             "GPUs (dense rates; sources stand in configs/gpus)",
             *_gpus(result["gpus"]),
             "",
-            "Profiles (measured step costs)",
+            "Profiles (measured step costs; a scenario names one by its path under step_cost)",
             *_profiles(result["profiles"]),
             "",
             "Roofline: shares of the data sheet, and what the profiles show",
@@ -127,17 +127,17 @@ def _gpus(gpus: list[Json]) -> list[str]:
 def _profiles(profiles: list[Json]) -> list[str]:
     rows = [
         [
-            profile["model"],
+            profile["name"],
             f"{profile['tensor_parallel_size']} x {profile['gpu']}"
             + (" EP" if profile["expert_parallel_size"] > 1 else ""),
-            f"{profile['dtype']}/{profile['kv_dtype']}",
             f"{profile['engine']} {profile['engine_version']}",
             profile["date"],
-            profile["measured_by"].split(",")[0],
+            profile["measured_by"].split(",")[0]
+            + (f", derived from {profile['derived_from']}" if profile["derived_from"] else ""),
         ]
         for profile in profiles
     ]
-    return table(["model", "GPUs", "weights/KV", "engine", "date", "by"], "llllll", rows)
+    return table(["path", "GPUs", "engine", "date", "by"], "lllll", rows)
 
 
 def _factors(factors: list[Json]) -> list[str]:

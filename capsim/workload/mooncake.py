@@ -137,7 +137,7 @@ def _nanoseconds(stamp: Any, unit: int) -> int | None:
         nanoseconds = int(stamp)
     elif _whole(stamp):
         nanoseconds = stamp * unit
-    elif isinstance(stamp, float) and math.isfinite(stamp):
+    elif isinstance(stamp, float) and math.isfinite(stamp * unit):
         nanoseconds = round(stamp * unit)
     else:
         return None

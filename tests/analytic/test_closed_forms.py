@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.analytic.closed_forms import CLOSED_FORMS, ClosedForm
+from tests.analytic.fleet_forms import FLEET_FORMS
 from tests.analytic.interval import CONFIDENCE, Interval
 
-forms = pytest.mark.parametrize("form", CLOSED_FORMS, ids=lambda form: form.name)
+forms = pytest.mark.parametrize("form", [*CLOSED_FORMS, *FLEET_FORMS], ids=lambda form: form.name)
 
 
 @forms

@@ -22,6 +22,9 @@ def test_catalog_lists_what_scenarios_can_name(capsim: Capsim) -> None:
     assert {model["name"] for model in printed.json["models"]} == set(model_names())
     assert {gpu["name"] for gpu in printed.json["gpus"]} == set(gpu_names())
     assert all(profile["licence"] and profile["attribution"] for profile in printed.json["profiles"])
+    paths = [profile["name"] for profile in printed.json["profiles"]]
+    assert "h200-llama-3.1-8b-bf16-tp1" in paths
+    assert all(path in capsim("catalog").out for path in paths)
     factors = {factor["name"]: factor for factor in printed.json["roofline"]}
     spread = factors["gemm_compute"]["profiles"]
     assert spread["least"] <= spread["median"] <= spread["most"]

@@ -10,13 +10,22 @@ from capsim.plan.planner import make_plan
 from capsim.plan.result import plan_result
 from capsim.scenario import load
 
-SCENARIOS = Path(__file__).parents[2] / "configs" / "scenarios"
+CONFIGS = Path(__file__).parents[2] / "configs"
+SCENARIOS = {
+    path.stem: path
+    for path in (
+        *CONFIGS.glob("scenarios/*.yaml"),
+        *CONFIGS.glob("starters/*.yaml"),
+        CONFIGS / "benchmarks" / "tinyllama-cpu.yaml",
+    )
+}
 SHORT = ("plan.duration=60s", "plan.replications=3")
+SHORTER = ("plan.duration=30s", "plan.replications=3", "plan.resolution=10%")
 """Enough for every part to run; the answer of so short a plan is nobody's plan."""
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
+    return sorted(SCENARIOS)
 
 
 def golden_path(name: str) -> Path:
@@ -24,7 +33,9 @@ def golden_path(name: str) -> Path:
 
 
 def short_plan(name: str) -> dict[str, Any]:
-    result = plan_result(make_plan(deploy(load(SCENARIOS / f"{name}.yaml", SHORT))))
+    path = SCENARIOS[name]
+    shortened = SHORT if path.parent.name == "scenarios" else SHORTER
+    result = plan_result(make_plan(deploy(load(path, shortened))))
     points = [
         {
             key: point[key]

@@ -21,7 +21,7 @@ BLOCK_SIZE = 16
 def request(arrival: float, **columns: Any) -> dict[str, Any]:
     """One request; without more it was rejected."""
     rejected = {
-        "submitted": NAN, "scheduled": NAN, "first_token": NAN, "finish": NAN, "service": NAN, "prompt": 8,
+        "held": 0.0, "submitted": NAN, "scheduled": NAN, "first_token": NAN, "finish": NAN, "service": NAN, "prompt": 8,
         "output": 5, "priority": 0,
         "cached": 0, "loaded": 0, "found": 0, "recomputed": 0, "preemptions": 0, "attempts": 0, "replica": -1,
         "outcome": Outcome.REJECTED,
@@ -62,6 +62,7 @@ def run_log(requests: list[dict[str, Any]], leaps: list[dict[str, Any]], **other
         resumed_gaps=np.array([]),
         states=(),
         latencies=OUTSIDE,
+        gateway=None,
         end=float(np.nanmax([*columns.finish, *columns.arrival])),
         pool_blocks=POOL_BLOCKS,
         block_size=BLOCK_SIZE,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsim.measure.percentile import Distribution, least_count, percentiles
+from capsim.measure.percentile import MOST_SORTED, Distribution, least_count, percentiles
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,14 @@ def test_distribution_of_nothing() -> None:
     assert figures.count == 0
     assert math.isnan(figures.mean)
     assert math.isnan(figures.p99)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e9])
+def test_many_weighted_values_in_parts_have_the_percentiles_of_their_repetitions(spread: float) -> None:
+    """Exactly, whether they share their leading bits or not; some are infinite, negative, or count nothing."""
+    random = np.random.default_rng(7)
+    values = np.concatenate([1 + spread * random.standard_normal(300_000), np.full(3000, math.inf)])
+    weights = random.integers(0, 5, len(values))
+    wanted = (0.1, 50, 90, 95, 98.9, 99.5)
+    assert len(values) > MOST_SORTED
+    assert percentiles(values, wanted, weights) == percentiles(np.repeat(values, weights), wanted)
