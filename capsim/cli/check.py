@@ -9,6 +9,7 @@ from capsim.cli.options import read_scenario, scenario_options
 from capsim.plan.deployment import build_cost, build_demand
 from capsim.plan.result import priorities
 from capsim.plan.validated import validation_of
+from capsim.report.command_line import command_record, understood
 from capsim.report.confidence import PRIORITIES_IGNORED
 
 
@@ -33,6 +34,7 @@ def check(
     demand = source.description()
     ignored = priorities(scenario, source) == "ignored"
     validation_of(scenario)
+    command = scenario.command_line
     result = {
         "scenario": scenario.name,
         "faults": [],
@@ -41,7 +43,12 @@ def check(
         "engine": f"{scenario.engine.name} {scenario.engine.version}",
         "demand": demand["source"],
         "step_cost": cost.description,
-        "notes": [*([PRIORITIES_IGNORED] if ignored else []), *demand.get("notes", [])],
+        "command_line": None if command is None else command_record(command),
+        "notes": [
+            *([PRIORITIES_IGNORED] if ignored else []),
+            *demand.get("notes", []),
+            *(() if command is None else (*command.notes, *command.warnings)),
+        ],
     }
     if out is not None:
         RunFolder(out).write("result.json", result)
@@ -51,5 +58,7 @@ def check(
     click.echo(f"{scenario_file}: no fault found")
     for key in ("scenario", "model", "gpu", "engine", "demand", "step_cost"):
         click.echo(f"  {key.replace('_', ' '):<10}{result[key]}")
+    for line in [] if command is None else understood(command):
+        click.echo(f"  {line}")
     for note in result["notes"]:
         click.echo(f"warning: {note}", err=True)

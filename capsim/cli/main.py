@@ -7,6 +7,7 @@ Answers go to stdout, progress and warnings to stderr. Exit codes: 0 answered, 2
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,41 +16,36 @@ from dataclasses import asdict
 import click
 
 from capsim import __version__
-from capsim.cli.catalog import catalog
-from capsim.cli.check import check
-from capsim.cli.doctor import doctor
-from capsim.cli.explain import explain
-from capsim.cli.fit import fit
-from capsim.cli.init import init
-from capsim.cli.plan import plan
-from capsim.cli.run import run
-from capsim.cli.schema import schema
-from capsim.cli.sweep import sweep
-from capsim.cli.validate import validate
+from capsim.cli.lazy_group import LazyGroup
 from capsim.errors import BadInput, CapsimError, Fault, Infeasible
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
 
-class LazyGroup(click.Group):
-    """Commands of its own, and `calibrate`, which is imported only when somebody asks for it."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """All names, in order."""
-        return sorted([*super().list_commands(context), "calibrate"])
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command of this name, None if there is none."""
-        if name == "calibrate":
-            from calibrate.command import calibrate
-
-            return calibrate
-        return super().get_command(context, name)
+SUMMARIES = {
+    "calibrate": "Measured step costs: measure them here, bring them in from others, show them, and compare them.",
+    "catalog": "What scenarios can name: list it, which is also what happens without a command, or add a model.",
+    "check": "Read a scenario with its trace, profile and validation, and report every mistake.",
+    "doctor": "Is this installation well: packages, data, hardware, and a test of known answers?",
+    "explain": "Why is the answer what it is: which load, which gate, which constraint, and what would change it?",
+    "fit": "Does the model fit, how many KV blocks remain, how many sequences do they hold, and why not more?",
+    "init": "Write a commented scenario to begin with.",
+    "plan": "How many replicas serve the demand inside every objective, with reserve and a replica missing?",
+    "report": "Print an earlier answer again, and draw its figures and its page anew, from its run folder alone.",
+    "run": "Simulate a fleet once: at a rate, at a concurrency, or the trace as it is.",
+    "schema": "Print the JSON Schema of a scenario file, for editors.",
+    "sweep": "Judge the scenario's own fleet at many rates, numbers of clients or settings.",
+    "validate": "Would the simulator have predicted what a benchmark measured?",
+}
+"""Commands, and the first sentence of each one's own help: what a list of them shows without importing any."""
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    summaries=SUMMARIES,
+    elsewhere={"calibrate": "calibrate.command"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="capsim")
 def cli() -> None:
@@ -61,10 +57,6 @@ def cli() -> None:
     """
 
 
-for command in (catalog, check, doctor, explain, fit, init, run, plan, schema, sweep, validate):
-    cli.add_command(command)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -73,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        cli.main(args=arguments, prog_name="capsim", standalone_mode=False)
+        command = shlex.join(("capsim", *arguments))
+        cli.main(args=arguments, prog_name="capsim", standalone_mode=False, obj=command)
     except CapsimError as error:
         return _report(error, as_json="--json" in arguments)
     except click.ClickException as error:

@@ -7,10 +7,12 @@ import click
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
-from capsim.plan.deployment import deploy
-from capsim.plan.experiment import record
+from capsim.cli.report import infeasible_kept, keep
+from capsim.plan.course import course_result
+from capsim.plan.deployment import Deployment, deploy
+from capsim.plan.experiment import measure, record
 from capsim.plan.ledger import Ledger
-from capsim.plan.planner import make_plan, representative
+from capsim.plan.planner import Plan, make_inverse_plan, make_plan, representative
 from capsim.plan.result import plan_result
 from capsim.report.requests import write_requests
 from capsim.report.text import plan_text
@@ -19,6 +21,11 @@ from capsim.scenario import resolved
 
 @click.command()
 @scenario_options
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    help="Ask the other way round: which demand do so many replicas serve? The scenario's target plays no part.",
+)
 def plan(
     scenario_file: Path,
     overrides: tuple[str, ...],
@@ -26,25 +33,49 @@ def plan(
     as_json: bool,
     out: Path | None,
     jobs: int,
+    replicas: int | None,
 ) -> None:
     """How many replicas serve the demand inside every objective, with reserve and a replica missing?
 
-    Writes a run folder (runs/NAME by default): the resolved scenario, result.json, the requests of one run of the
-    chosen fleet, knee.png. Interrupted, it keeps what is done; the same command goes on from there.
+    With --replicas: which demand do so many serve, and what ends it? The answer is a plan of that demand.
+
+    Writes a run folder (runs/NAME by default): a page for people (report.html), result.json, the resolved scenario,
+    requests and course of one run of the chosen fleet, knee.png. Interrupted, it keeps what is done; the same command
+    goes on from there.
 
     \b
     Examples:
       capsim plan configs/scenarios/chat-llama-3.1-8b-h200.yaml
       capsim plan configs/scenarios/chat-llama-3.1-8b-h200.yaml --set demand.target=200/s --out runs/peak
+      capsim plan configs/scenarios/chat-llama-3.1-8b-h200.yaml --replicas 12
     """
     scenario = read_scenario(scenario_file, overrides, seed)
-    deployment = deploy(scenario)
-    folder = RunFolder(out or Path("runs") / scenario.name)
-    folder.write("scenario.json", resolved(scenario))
+    path = out or Path("runs") / scenario.name
+    with infeasible_kept(path, scenario):
+        deployment = deploy(scenario)
+        folder = RunFolder(path)
+        folder.write("scenario.json", resolved(scenario))
+        answer = _answer(deployment, folder, jobs, replicas)
+        folder.write("scenario.json", resolved(answer.deployment.scenario))
+    result = plan_result(answer)
+    experiment = representative(answer)
+    planned = answer.deployment
+    log = record(planned, experiment)
+    write_requests(log, folder.path / "requests.csv")
+    course = course_result(planned, experiment, log, measure(planned, experiment, log))
+    names = keep(folder, result, course)
+    click.echo(json_text(result) if as_json else plan_text(result))
+    click.echo(f"written to {folder.path}: scenario.json, requests.csv, {', '.join(names)}", err=True)
+
+
+def _answer(deployment: Deployment, folder: RunFolder, jobs: int, replicas: int | None) -> Plan:
+    """Plan; an interruption leaves what was simulated in the folder."""
     ledger = Ledger(folder.path / "experiments.jsonl")
     try:
         with Watch() as progress:
-            answer = make_plan(deployment, jobs=jobs, ledger=ledger, progress=progress)
+            if replicas is None:
+                return make_plan(deployment, jobs=jobs, ledger=ledger, progress=progress)
+            return make_inverse_plan(deployment, replicas, jobs=jobs, ledger=ledger, progress=progress)
     except KeyboardInterrupt:
         click.echo(
             f"\ninterrupted: {len(ledger)} finished simulations are kept in {folder.path}; "
@@ -52,11 +83,3 @@ def plan(
             err=True,
         )
         raise click.Abort from None
-    result = plan_result(answer)
-    folder.write("result.json", result)
-    write_requests(record(deployment, representative(answer)), folder.path / "requests.csv")
-    from capsim.report.figure import knee_figure  # matplotlib is slow to import: only where a figure is drawn
-
-    knee_figure(result, folder.path / "knee.png")
-    click.echo(json_text(result) if as_json else plan_text(result))
-    click.echo(f"written to {folder.path}: result.json, scenario.json, requests.csv, knee.png", err=True)

@@ -4,10 +4,6 @@ import sys
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
-
 
 class Reporter(Protocol):
     """A `capsim.plan.progress.Progress` that can be closed."""
@@ -21,7 +17,10 @@ class _Drawn:
     """A bar a stage, for people who watch."""
 
     def __init__(self) -> None:
-        self._bars = Bars(
+        from rich.console import Console  # rich is slow to import: only where somebody watches
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bars = Progress(
             TextColumn("{task.description:<18}"),
             BarColumn(),
             MofNCompleteColumn(),

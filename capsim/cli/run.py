@@ -8,7 +8,9 @@ import click
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
+from capsim.cli.report import infeasible_kept, keep
 from capsim.errors import BadInput, Fault
+from capsim.plan.course import course_result
 from capsim.plan.deployment import deploy
 from capsim.plan.result import run_result
 from capsim.plan.simulation import Simulation, run_simulation
@@ -53,6 +55,9 @@ def run(
 ) -> None:
     """Simulate a fleet once: at a rate, at a concurrency, or the trace as it is.
 
+    With --out it leaves a run folder: a page for people (report.html), result.json, the resolved scenario, the requests
+    and the course of the run.
+
     \b
     Examples:
       capsim run configs/scenarios/chat-llama-3.1-8b-h200.yaml --rate 10/s
@@ -71,7 +76,7 @@ def run(
     _refuse_exports(formats, scenario)
     offered = None if rate is None else _requests_per_second(rate)
     folder = None if out is None else RunFolder(out)
-    with Watch() as progress:
+    with infeasible_kept(out, scenario), Watch() as progress:
         simulation = run_simulation(
             deploy(scenario),
             rate=offered,
@@ -84,8 +89,11 @@ def run(
     result = run_result(simulation)
     if folder is not None:
         folder.write("scenario.json", resolved(scenario))
-        folder.write("result.json", result)
         write_requests(simulation.log, folder.path / "requests.csv")
+        course = course_result(
+            simulation.deployment, simulation.experiment, simulation.log, simulation.sample
+        )
+        keep(folder, result, course)
     click.echo(json_text(result) if as_json else run_text(result))
     if folder is not None:
         for path in _export(simulation, formats, folder.path):

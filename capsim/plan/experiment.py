@@ -109,7 +109,10 @@ def fleet_of(deployment: Deployment, experiment: Experiment) -> FleetConfigurati
     """The scenario's fleet at the experiment's size."""
     fleet = deployment.scenario.fleet
     failures = fleet.failures if experiment.failures else ()
-    return replace(fleet, replicas=experiment.replicas, failures=failures)
+    gateway = fleet.gateway
+    if gateway is not None and experiment.load == "saturation":
+        gateway = replace(gateway, queue=None)  # all requests come at once, and none may be turned away
+    return replace(fleet, replicas=experiment.replicas, failures=failures, gateway=gateway)
 
 
 def draw(deployment: Deployment, experiment: Experiment) -> Requests:

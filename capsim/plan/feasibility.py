@@ -13,8 +13,9 @@ from capsim.memory.budget import pool_tokens
 from capsim.memory.changes import Change, changes
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryQuestion
-from capsim.plan.deployment import SAMPLE, Fitted, memory_question
+from capsim.plan.deployment import SAMPLE, Fitted
 from capsim.plan.factors import factors
+from capsim.plan.replica_memory import memory_question
 from capsim.plan.sequences import Sequences, mean_blocks
 
 Json = dict[str, Any]

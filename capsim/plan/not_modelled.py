@@ -16,9 +16,11 @@ PADDING = "CUDA graph padding of the batch to captured sizes (the step cost has 
 
 
 def not_modelled(deployment: Deployment) -> list[str]:
-    """What the engine does by default and this result does not account for."""
+    """What the engine does, by default or by its command line, and this result does not account for."""
     profile = deployment.cost.profile if isinstance(deployment.cost, ProfileCost) else None
-    missing = _prefixes_not_modelled(deployment)
+    command = deployment.scenario.command_line
+    missing = [] if command is None else [f"WARNING: {warning}" for warning in command.warnings]
+    missing += _prefixes_not_modelled(deployment)
     if deployment.scenario.engine.enforce_eager:
         missing.append(EAGER)
     if profile is None or not profile.graph_sizes:

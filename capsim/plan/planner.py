@@ -8,15 +8,16 @@ import numpy as np
 from capsim.memory.weights import weight_bytes
 from capsim.plan.baseline import Alone, baseline
 from capsim.plan.bound import Bound, bound
-from capsim.plan.deployment import SAMPLE, Deployment
+from capsim.plan.deployment import SAMPLE, Deployment, deploy
 from capsim.plan.evaluator import Evaluator
 from capsim.plan.experiment import Experiment, Sample, saturation
 from capsim.plan.ledger import Ledger
 from capsim.plan.operating_point import OperatingPoint, find_operating_point
 from capsim.plan.progress import Progress, Silence
-from capsim.plan.replicas import ReplicaCount, find_replicas, first_estimate
+from capsim.plan.replicas import ReplicaCount, check_fleet, find_replicas, first_estimate
 from capsim.plan.robustness import Slowdown, slowdowns
 from capsim.plan.runner import Runner
+from capsim.plan.served_demand import ServedDemand, find_demand, refuse_lone_replica
 from capsim.plan.validated import ValidationRecord, validation_of
 from capsim.workload.demand import TraceDemand
 
@@ -70,6 +71,7 @@ class Plan:
         slowdowns: the chosen fleet with longer steps.
         replays: the literal trace against the chosen fleet; empty for a synthetic demand.
         validation: what the scenario's validation found; None: it names none.
+        served: where the fleet was given and the demand was asked for, how that was found; None: the other way round.
     """
 
     deployment: Deployment
@@ -82,6 +84,7 @@ class Plan:
     slowdowns: tuple[Slowdown, ...]
     replays: tuple[Replay, ...]
     validation: ValidationRecord | None = None
+    served: ServedDemand | None = None
 
 
 def make_plan(
@@ -103,44 +106,127 @@ def make_plan(
         BadInput: the scenario's validation is none that can be read.
         Infeasible: no rate passes for one replica, or no fleet passes at the target.
     """
-    validation = validation_of(deployment.scenario)
-    ledger = Ledger(None) if ledger is None else ledger
-    progress = progress or Silence()
+    search = _begin(deployment, jobs, ledger, progress)
     settings = deployment.scenario.plan
-    runner = Runner(deployment, jobs, ledger, progress)
-    alone = baseline(deployment)
-    saturated = saturated_rates(runner)
-    evaluator = Evaluator(runner, fmean(saturated))
-    point = find_operating_point(evaluator, fmean(saturated), settings.resolution)
-    goodput = point.passing.mean("goodput", "requests") or point.rate
     count = find_replicas(
-        evaluator,
-        estimate=first_estimate(deployment.target_rate, goodput, settings.reserve),
+        search.evaluator,
+        estimate=first_estimate(deployment.target_rate, search.goodput, settings.reserve),
         target=deployment.target_rate,
         reserve=settings.reserve,
         drills=settings.drills,
         max_replicas=settings.max_replicas,
     )
+    return _plan(search, deployment, count)
+
+
+def make_inverse_plan(
+    deployment: Deployment,
+    replicas: int,
+    *,
+    jobs: int = 1,
+    ledger: Ledger | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """From a fleet to the demand that it serves: the plan of that demand, whose answer is the fleet.
+
+    Args:
+        deployment: what is planned; the demand's target plays no part.
+        replicas: size of the fleet.
+        jobs: processes; the result does not depend on it.
+        ledger: finished experiments of an earlier, interrupted run.
+        progress: told of each experiment.
+
+    Raises:
+        BadInput: the scenario's validation is none that can be read.
+        Infeasible: no rate passes for one replica, or no demand for the fleet.
+    """
+    refuse_lone_replica(replicas, deployment.scenario.plan)
+    search = _begin(deployment, jobs, ledger, progress)
+    settings = deployment.scenario.plan
+    served = find_demand(
+        search.evaluator,
+        replicas,
+        settings,
+        operating_rate=search.point.rate,
+        per_request=deployment.scenario.demand.target / deployment.target_rate,
+    )
+    planned = _with_target(deployment, served.target)
+    judge, target = search.evaluator.all_pass, planned.target_rate
+    below = (
+        check_fleet(judge, replicas - 1, target, settings.reserve, settings.drills) if replicas > 1 else None
+    )
+    count = ReplicaCount(
+        estimate=first_estimate(target, search.goodput, settings.reserve),
+        chosen=served.check,
+        below=below,
+        checks=tuple(check for check in (below, served.check) if check is not None),
+    )
+    return _plan(search, planned, count, served)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What both questions begin with: one replica, alone and up to its operating point."""
+
+    runner: Runner
+    jobs: int
+    ledger: Ledger
+    progress: Progress
+    evaluator: Evaluator
+    alone: tuple[Alone, ...]
+    saturated: tuple[float, ...]
+    point: OperatingPoint
+    validation: ValidationRecord | None
+
+    @property
+    def goodput(self) -> float:
+        """Requests/s of one replica inside all objectives, at its operating point."""
+        return self.point.passing.mean("goodput", "requests") or self.point.rate
+
+
+def _begin(deployment: Deployment, jobs: int, ledger: Ledger | None, progress: Progress | None) -> _Search:
+    validation = validation_of(deployment.scenario)
+    ledger = Ledger(None) if ledger is None else ledger
+    progress = progress or Silence()
+    runner = Runner(deployment, jobs, ledger, progress)
+    alone = baseline(deployment)
+    saturated = saturated_rates(runner)
+    evaluator = Evaluator(runner, fmean(saturated))
+    point = find_operating_point(evaluator, fmean(saturated), deployment.scenario.plan.resolution)
+    return _Search(runner, jobs, ledger, progress, evaluator, alone, saturated, point, validation)
+
+
+def _plan(
+    search: _Search, deployment: Deployment, count: ReplicaCount, served: ServedDemand | None = None
+) -> Plan:
+    """The plan of a fleet that was found, with what is asked of it beyond its verdicts."""
     return Plan(
         deployment=deployment,
         replicas=count,
-        operating_point=point,
-        goodput=goodput,
-        saturated_rates=saturated,
-        baseline=alone,
+        operating_point=search.point,
+        goodput=search.goodput,
+        saturated_rates=search.saturated,
+        baseline=search.alone,
         bound=hand_bound(deployment),
         slowdowns=slowdowns(
             deployment,
             count.chosen.replicas,
-            fmean(saturated),
-            jobs=jobs,
-            ledger=ledger,
-            progress=progress,
-            drills=settings.drills,
+            fmean(search.saturated),
+            jobs=search.jobs,
+            ledger=search.ledger,
+            progress=search.progress,
+            drills=deployment.scenario.plan.drills,
         ),
-        replays=_replays(runner, count),
-        validation=validation,
+        replays=_replays(search.runner, count),
+        validation=search.validation,
+        served=served,
     )
+
+
+def _with_target(deployment: Deployment, target: float) -> Deployment:
+    """The same deployment for another demand, in the scenario's unit."""
+    scenario = deployment.scenario
+    return deploy(replace(scenario, demand=replace(scenario.demand, target=target)))
 
 
 def saturated_rates(runner: Runner) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from capsim.plan.deployment import SAMPLE, Deployment, Fitted
 from capsim.plan.not_modelled import not_modelled
 from capsim.plan.planner import Plan, Replay
 from capsim.plan.replicas import FleetCheck, Trial
+from capsim.plan.served_demand import ServedDemand
 from capsim.plan.simulation import Simulation
 from capsim.plan.validated import validated, validation_of
 from capsim.plan.verdict import Verdict, rule_of_three
@@ -38,6 +39,7 @@ def plan_result(plan: Plan) -> Json:
         "capsim_version": __version__,
         **identity(deployment),
         "answer": _answer(plan),
+        **({} if plan.served is None else {"served": _served(plan, plan.served)}),
         "binding": _binding(plan),
         "confidence": _confidence(plan),
         "demand": demand_record(deployment),
@@ -151,6 +153,22 @@ def _answer(plan: Plan) -> Json:
     }
 
 
+def _served(plan: Plan, served: ServedDemand) -> Json:
+    """The demand that was asked for: between which demands it lies, and what ends it."""
+    demand, (beyond, above) = plan.deployment.scenario.demand, served.above
+    return {
+        "replicas": served.check.replicas,
+        "target": served.target,
+        "unit": demand.unit,
+        "rate": plan.deployment.target_rate,
+        "bracket": [served.target, beyond],
+        "ends": "; ".join(_reason(trial) for trial in above.deciding),
+        "gates": sorted({gate for trial in above.deciding if trial.point for gate in trial.point.failing}),
+        "above": _fleet(above),
+        "tried": [{"target": target, "verdict": check.verdict.value} for target, check in served.tried],
+    }
+
+
 def _difference(plan: Plan) -> str:
     """Why the answer is not the first estimate, empty if it is."""
     count = plan.replicas
@@ -172,10 +190,13 @@ def _deciding(plan: Plan) -> str:
     below = plan.replicas.below
     if below is None:
         return "one replica is the smallest fleet"
-    return "; ".join(
-        f"{trial.name} ({trial.load}) {'undecided' if trial.verdict is Verdict.UNDECIDED else 'fails'}: {trial.reason}"
-        for trial in below.deciding
-    )
+    return "; ".join(_reason(trial) for trial in below.deciding)
+
+
+def _reason(trial: Trial) -> str:
+    """Which load or drill does not pass, and why."""
+    verdict = "undecided" if trial.verdict is Verdict.UNDECIDED else "fails"
+    return f"{trial.name} ({trial.load}) {verdict}: {trial.reason}"
 
 
 def _binding(plan: Plan) -> Json:

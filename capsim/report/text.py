@@ -95,7 +95,7 @@ def _answer(result: Json) -> list[str]:
         f"serve{'s' if replicas == 1 else ''} {target(result['demand'])} inside every objective, with "
         f"{configuration['plan']['reserve']} in reserve."
     )
-    lines = paragraph(held)
+    lines = paragraph(held) + (_most(result["served"]) if "served" in result else [])
     for trial in answer["chosen"]["trials"]:
         lines += paragraph(f"{trial['name']}: {trial['load']} {VERDICTS[trial['verdict']]}", "-")
     gates = ", ".join(f"{gate['name']} {limit(gate)}" for gate in result["operating_point"]["gates"])
@@ -106,11 +106,26 @@ def _answer(result: Json) -> list[str]:
     return lines + _one_less(answer)
 
 
+def _most(served: Json) -> list[str]:
+    """That a demand is the largest, and what ends it."""
+    low, high = served["bracket"]
+    unit = served["unit"].replace("_", " ")
+    shown = "fails" if served["above"]["verdict"] == "fail" else "is not shown to pass"
+    return paragraph(
+        f"That is the largest demand shown to pass, found between {low:.6g} and {high:.6g} {unit}/s. At {high:.6g} "
+        f"the fleet {shown}: {served['ends']}."
+    )
+
+
 def _one_less(answer: Json) -> list[str]:
     """Why the fleet is not smaller, and whether that was shown."""
     less = answer["one_less"]
     if less is None:
         return paragraph("It is not smaller: one replica is the smallest fleet.")
+    if less["verdict"] == "pass":
+        return paragraph(
+            f"{_plural(less['replicas'], 'replica')} pass at that demand too, within the bracket."
+        )
     lines = paragraph(f"What decides: {answer['deciding']}.")
     if less["verdict"] == "fail":
         return lines + paragraph(

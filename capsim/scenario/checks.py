@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 from pathlib import Path
@@ -45,7 +46,6 @@ class Checks:
         document: the file, for the places of faults.
         left_out: paths of the faulty values; a check that needs one of them says nothing, since the value it
             would look at is a default.
-        base: folder that relative paths start from.
         faults: each fault found is appended here.
     """
 
@@ -54,13 +54,11 @@ class Checks:
         section: ScenarioSection,
         document: Document,
         left_out: Iterable[KeyPath],
-        base: Path,
         faults: list[Fault],
     ) -> None:
         self.section = section
         self.document = document
         self.left_out = frozenset(left_out)
-        self.base = base
         self.faults = faults
         self.model: Model | None = None
         self.gpu: Gpu | None = None
@@ -104,12 +102,13 @@ class Checks:
 
     def _look_up_model(self, name: str) -> None:
         """A name of the catalog, or a file: beside the scenario, or at an absolute path."""
-        path = (self.base / name).resolve()
+        folder = self._folder(("model",))
+        path = Path(os.path.realpath(folder / name))  # which a link to itself does not trouble
         if is_path(name) and not path.is_file():
             self.report(("model",), f"there is no file {shown(name)}", BESIDE)
             return
         try:
-            self.model = load_model(name, self.base)
+            self.model = load_model(name, folder)
         except BadInput as error:
             self._adopt(("model",), error)
         if is_path(name) and path.parent != data_folder("models").resolve():
@@ -310,9 +309,13 @@ class Checks:
         if self.section.validation is not None:
             self._file(("validation",), self.section.validation, "validations", (".json",))
 
+    def _folder(self, key: KeyPath) -> Path:
+        """Where a relative path starts: beside the file that states it."""
+        return Path(self.document.origin(key)).resolve().parent
+
     def _file(self, key: KeyPath, name: str, kind: str, suffixes: tuple[str, ...]) -> None:
         """Find a file beside the scenario or among the shipped ones."""
-        found = find_file(name, self.base, kind, suffixes)
+        found = find_file(name, self._folder(key), kind, suffixes)
         if found is not None:
             self.files[key] = found
             return

@@ -124,6 +124,7 @@ class EngineSection(Section):
     scheduling_policy: Annotated[str, choice("fcfs", "priority")] = "fcfs"
     kv_offload: list[OffloadSection] = Field(default_factory=list)
     limit_mm_per_prompt: LimitsSection = LimitsSection()
+    args: Text | None = None
 
 
 class RooflineSection(Section):
@@ -286,6 +287,13 @@ class LatenciesSection(Section):
     stream_flush: Duration = 0.0
 
 
+class GatewaySection(Section):
+    """`fleet.gateway`."""
+
+    max_outstanding: PositiveCount
+    queue: Count | None = None
+
+
 class FailureSection(Section):
     """One of `fleet.failures`."""
 
@@ -303,6 +311,7 @@ class FleetSection(Section):
     model_load_time: Duration = 60.0
     max_retries: Count = 1
     failures: list[FailureSection] = Field(default_factory=list)
+    gateway: GatewaySection | None = None
 
 
 def percentile(name: str) -> float:
@@ -372,3 +381,4 @@ class ScenarioSection(Section):
     plan: PlanSection = PlanSection()
     validation: Text | None = None
     seed: Count = 0
+    extends: Text | None = None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from capsim import documents
 from capsim.catalog import Model
 from capsim.catalog.schema import validated_in_part
 from capsim.documents import KeyPath
 from capsim.errors import BadInput, Fault
-from capsim.fleet.configuration import Failure, FleetConfiguration, Latencies
+from capsim.fleet.configuration import Failure, FleetConfiguration, FlowControl, Latencies
 from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
 from capsim.scenario.checks import Checks
+from capsim.scenario.composed import composed
 from capsim.scenario.engine_settings import EngineSettings, LimitSettings, OffloadSettings
 from capsim.scenario.file import (
     ConstantSection,
@@ -47,6 +48,7 @@ from capsim.scenario.settings import (
     SyntheticSettings,
     TraceSettings,
 )
+from capsim.scenario.stated_command import stated_command
 from capsim.scenario.version_defaults import SINCE, default_of
 from capsim.workload.mooncake import BLOCK_SIZE
 
@@ -57,21 +59,36 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario file and check all of it.
 
     Args:
-        path: YAML or JSON file; relative paths inside it start from its folder.
+        path: YAML or JSON file; relative paths inside it start from its folder, those of a file that it extends
+            from the folder of that file.
         overrides: ``key=value`` settings that win over the file, e.g. ``engine.max_num_seqs=128``.
 
     Raises:
         BadInput: with every fault of the file and of the overrides.
     """
     faults: list[Fault] = []
-    document = overridden(documents.load(path, faults=faults), overrides, faults)
+    composition = composed(path, faults)
+    document = overridden(composition.document, overrides, faults)
+    composition = replace(composition, document=document)
+    stated = stated_command(composition, faults)
+    document = document if stated is None else stated.document
     section, left_out = validated_in_part(ScenarioSection, document, faults)
-    checks = Checks(section, document, left_out, path.resolve().parent, faults)
+    checks = Checks(section, document, left_out, faults)
     checks.run()
     if faults:
-        # In the order of the file; faults of flags, which have no line, after it.
-        raise BadInput(*sorted(faults, key=lambda fault: (fault.line or float("inf"), fault.column or 0)))
-    return _scenario(section, checks)
+        raise BadInput(*_in_order(faults, composition.files))
+    scenario = _scenario(section, checks)
+    return scenario if stated is None else replace(scenario, command_line=stated.command)
+
+
+def _in_order(faults: Sequence[Fault], files: Sequence[str]) -> list[Fault]:
+    """In the order of the files, and of each file; faults of flags, which have no line, after them."""
+
+    def place(fault: Fault) -> tuple[bool, int, int, int]:
+        file = files.index(fault.source) if fault.source in files else len(files)
+        return fault.line is None, file, fault.line or 0, fault.column or 0
+
+    return sorted(faults, key=place)
 
 
 def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
@@ -100,7 +117,12 @@ def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
 
 
 def _engine(engine: EngineSection, model: Model) -> EngineSettings:
-    restated = {"num_gpu_blocks_override", "max_num_partial_prefills", "max_long_partial_prefills"}
+    restated = {
+        "args",
+        "num_gpu_blocks_override",
+        "max_num_partial_prefills",
+        "max_long_partial_prefills",
+    }
     fields = engine.model_dump(exclude=restated)
     fields["max_model_len"] = engine.max_model_len or model.max_position_embeddings
     fields["num_gpu_blocks"] = engine.num_gpu_blocks or engine.num_gpu_blocks_override
@@ -152,11 +174,12 @@ def _prefix(prefix: PrefixSection | None) -> PrefixSettings | None:
 
 
 def _fleet(fleet: FleetSection) -> FleetConfiguration:
-    fields = fleet.model_dump(exclude={"latencies", "failures"})
+    fields = fleet.model_dump(exclude={"latencies", "failures", "gateway"})
     return FleetConfiguration(
         **fields,
         latencies=Latencies(**fleet.latencies.model_dump()),
         failures=tuple(Failure(**failure.model_dump()) for failure in fleet.failures),
+        gateway=None if fleet.gateway is None else FlowControl(**fleet.gateway.model_dump()),
     )
 
 

@@ -9,7 +9,7 @@ import inspect
 import re
 
 from capsim.catalog.schema import Section
-from capsim.fleet.configuration import FleetConfiguration, Latencies
+from capsim.fleet.configuration import FleetConfiguration, FlowControl, Latencies
 from capsim.measure.objectives import Objectives
 from capsim.scenario import engine_settings, file, settings
 
@@ -59,6 +59,7 @@ SECTIONS: tuple[tuple[str, str, type[Section], type | None], ...] = (
     ("Lengths, distribution: geometric", "lengths", file.GeometricSection, settings.LengthSettings),
     ("`fleet`", "fleet", file.FleetSection, FleetConfiguration),
     ("`fleet.latencies`", "fleet.latencies", file.LatenciesSection, Latencies),
+    ("`fleet.gateway`", "fleet.gateway", file.GatewaySection, FlowControl),
     ("Each of `fleet.failures`", "fleet.failures", file.FailureSection, None),
     ("`slo`", "slo", file.ObjectivesSection, Objectives),
     ("Each of `slo.quality`", "slo.quality", file.QualitySection, None),
@@ -68,6 +69,7 @@ SECTIONS: tuple[tuple[str, str, type[Section], type | None], ...] = (
 
 MEANINGS = {
     "version": "Version of the scenario format.",
+    "extends": "A scenario that this one changes: a file beside it, an absolute path, or a shipped one.",
     "name": "What to call the scenario; also names the run folder.",
     "model": "A model of `configs/models`, by catalog name or Hugging Face name, or a file such as `./mine.yaml`.",
     "gpu": "A GPU of `configs/gpus`, by catalog name or alias.",
@@ -81,6 +83,7 @@ MEANINGS = {
     "seed": "Random seed; results with the same fingerprint and seed are the same.",
     "engine.name": "The engine that is simulated.",
     "engine.version": "Recorded with every result; decides what the engine holds beside weights and KV cache.",
+    "engine.args": "The command line that starts the server, from `vllm serve` on: says the keys that it settles.",
     "engine.dtype": "Of the weights.",
     "engine.kv_cache_dtype": "Of the KV cache; `auto` is 16 bit.",
     "engine.num_gpu_blocks": "KV blocks as the engine prints them at start-up; wins over the memory model.",
@@ -125,6 +128,7 @@ MEANINGS = {
     "fleet.replicas": "Size of the fleet in `capsim run`; a plan finds its own.",
     "fleet.router": "Which replica a request goes to: each in turn, or the one with the fewest unfinished requests.",
     "fleet.latencies": "Time outside the engine.",
+    "fleet.gateway": "Flow control: how many requests go on to the replicas, and how many wait or are rejected.",
     "fleet.failures": "Replicas that die, and when; happen in `capsim run`, not in a plan.",
     "fleet.failures.replica": "Which replica, from 0.",
     "fleet.failures.at": "When it dies, from the start of the run.",

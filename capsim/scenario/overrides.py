@@ -9,6 +9,7 @@ from typing import Any
 
 from capsim.documents import Document, KeyPath, dotted, parse_value
 from capsim.errors import BadInput, Fault
+from capsim.scenario.composed import EXTENDS
 
 _PART = re.compile(r"([^.\[\]=]+)((?:\[\d+\])*)")
 
@@ -29,6 +30,10 @@ def overridden(document: Document, overrides: Sequence[str], faults: list[Fault]
         if not equals or path is None:
             what = f"{text!r} sets nothing"
             faults.append(Fault("--set", what, "", "a key and a value such as engine.max_num_seqs=128"))
+            continue
+        if path[0] == EXTENDS:
+            what = "what a scenario extends is read before anything is set"
+            faults.append(Fault(source, what, "", f"{EXTENDS} in the file"))
             continue
         try:
             data = _with_value(document.data, path, parse_value(value, source), 0, source)

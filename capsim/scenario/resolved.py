@@ -38,7 +38,7 @@ def resolved(scenario: Scenario) -> dict[str, Any]:
         "name": scenario.name,
         "model": scenario.model.name if scenario.model_file is None else str(scenario.model_file),
         "gpu": scenario.gpu.name,
-        "engine": _engine(scenario.engine),
+        "engine": {**_engine(scenario.engine), **_args(scenario)},
         "step_cost": _step_cost(scenario.step_cost),
         "demand": _demand(scenario.demand),
         "fleet": _fleet(scenario.fleet),
@@ -55,6 +55,12 @@ def _engine(engine: EngineSettings) -> dict[str, Any]:
         "watermark": _share(engine.watermark),
         "kv_offload": [_tier(tier) for tier in engine.kv_offload],
     }
+
+
+def _args(scenario: Scenario) -> dict[str, Any]:
+    """The flags of a command line that no key says, so that the record warns of them too."""
+    left_out = "" if scenario.command_line is None else scenario.command_line.record
+    return {"args": left_out} if left_out else {}
 
 
 def _tier(tier: OffloadSettings) -> dict[str, Any]:
@@ -124,6 +130,8 @@ def _lengths(lengths: LengthSettings) -> dict[str, Any]:
 def _fleet(fleet: FleetConfiguration) -> dict[str, Any]:
     latencies = dataclasses.asdict(fleet.latencies)
     failures = (dataclasses.asdict(failure) for failure in fleet.failures)
+    # Left out where it is off, so that fingerprints tell only what matters.
+    gateway = {} if fleet.gateway is None else {"gateway": dataclasses.asdict(fleet.gateway)}
     return {
         "replicas": fleet.replicas,
         "router": fleet.router,
@@ -138,6 +146,7 @@ def _fleet(fleet: FleetConfiguration) -> dict[str, Any]:
             }
             for failure in failures
         ],
+        **gateway,
     }
 
 

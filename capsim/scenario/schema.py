@@ -14,14 +14,15 @@ from pydantic_core import core_schema
 
 from capsim.catalog.schema import Section
 from capsim.catalog.union import Selection
+from capsim.scenario.change_schema import NULL, change_schema
 from capsim.scenario.checks import REQUIRED
+from capsim.scenario.composed import EXTENDS
 from capsim.scenario.file import DemandSection, ScenarioSection
 from capsim.scenario.meanings import SECTIONS, meanings
 from capsim.units import format_duration, format_share, parse_duration, parse_share, pattern
 
 FILE = "scenario.schema.json"
 """Name of the schema beside the shipped scenarios, and beside those that `capsim init` writes."""
-NULL: JsonSchemaValue = {"type": "null"}
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -36,11 +37,16 @@ def scenario_schema() -> dict[str, Any]:
     _require(definitions[DemandSection.__name__], ["target"])
     definitions[DemandSection.__name__]["anyOf"] = [{"required": ["trace"]}, {"required": ["synthetic"]}]
     del definitions[ScenarioSection.__name__]
+    properties, changes = change_schema(schema["properties"], definitions)
+    whole = {"required": schema.pop("required"), "properties": schema["properties"]}
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": "capsim scenario",
         **schema,
-        "$defs": definitions,
+        "properties": properties,
+        "if": {"required": [EXTENDS]},
+        "else": whole,
+        "$defs": {**definitions, **changes},
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from capsim.catalog import Gpu, Model
 from capsim.fleet.configuration import FleetConfiguration
 from capsim.measure.objectives import Objectives
+from capsim.scenario.command_line import CommandLine
 from capsim.scenario.engine_settings import EngineSettings
 
 Scalar = str | int | float | bool | None
@@ -225,6 +226,8 @@ class Scenario:
         model_file: absolute path of the file that describes the model; None: the catalog does.
         validation: absolute path of the ``validation.json`` that tells how far off predictions for this service were;
             None: it was not validated.
+        command_line: the command line that the engine's settings come from, where the scenario states one; the
+            settings themselves are in `engine`.
     """
 
     name: str
@@ -239,3 +242,4 @@ class Scenario:
     seed: int
     model_file: Path | None = None
     validation: Path | None = None
+    command_line: CommandLine | None = field(default=None, compare=False)

@@ -13,6 +13,7 @@ from tests.docs.profile_tables import (
 )
 from tests.docs.roofline_figures import roofline_figures
 from tests.docs.scenario_keys import scenario_keys
+from tests.docs.serve_flags import serve_flags
 from tests.docs.transfer_table import carried_over, steps_carried_over
 
 GENERATORS: dict[str, Callable[[], list[str]]] = {
@@ -21,6 +22,7 @@ GENERATORS: dict[str, Callable[[], list[str]]] = {
     "errors of the roofline": roofline_errors,
     "errors on held-out shapes": held_out_errors,
     "figures of the roofline": roofline_figures,
+    "flags of vllm serve": serve_flags,
     "format of a profile": profile_format,
     "keys of a scenario": scenario_keys,
     "kernels carried over": carried_over,

@@ -78,7 +78,9 @@ def independent_steps() -> list[str]:
         )
         for step, other in zip(shown(H200).steps, others, strict=True)
     ]
-    return markdown_table(("Step", "aiconfigurator", "Profile without the host", "Difference", "With the host"), rows)
+    return markdown_table(
+        ("Step", "aiconfigurator", "Profile without the host", "Difference", "With the host"), rows
+    )
 
 
 def mixed_attention() -> list[str]:
@@ -95,7 +97,9 @@ def mixed_attention() -> list[str]:
             shape = shape_text(equal_batch(new, 0, decodes, context))
             seconds = (chunk, rest, ratio * (chunk + rest))
             rows.append((f"`{name}`", shape, *(f"{1e6 * each:.0f} us" for each in seconds), f"{ratio:.2f}"))
-    return markdown_table(("Profile", "Step", "Chunk alone", "Decodes alone", "Together", "Together / sum"), rows)
+    return markdown_table(
+        ("Profile", "Step", "Chunk alone", "Decodes alone", "Together", "Together / sum"), rows
+    )
 
 
 def _by_kind(

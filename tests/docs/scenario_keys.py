@@ -27,9 +27,13 @@ EFFICIENCY = {
 """The roofline's own figure behind each key."""
 
 DEFAULTS = {
+    "extends": "stands alone",
+    "engine.args": "the keys alone",
     "engine.max_model_len": "the model's longest",
     "engine.num_gpu_blocks": "counted by the memory model",
     "fleet.failures.down_for": "never repaired",
+    "fleet.gateway": "off",
+    "fleet.gateway.queue": "no limit",
     "lengths.max": "no limit",
     "slo.error_rate": "no gate",
     "demand.trace": "one of trace and synthetic",

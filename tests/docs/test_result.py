@@ -24,6 +24,12 @@ SYNTHETIC = (
 )
 RESULTS = (
     ("plan", QUICK_START, "chat-llama-3.1-8b-h200"),
+    (
+        "plan",
+        f"capsim plan {SCENARIO} --replicas 2 --set plan.duration=10s --set plan.replications=2"
+        " --set plan.literal_replay=false --out runs/served",
+        "served",
+    ),
     ("run", f"capsim run {SCENARIO} --rate 5/s --requests 50 --out runs/open", "open"),
     ("run", f"capsim run {SCENARIO} --concurrency 2 --requests 50 --out runs/closed", "closed"),
     (
@@ -42,6 +48,21 @@ RESULTS = (
     ),
 )
 """Section that describes it, the command, and its run folder."""
+FAILING = (
+    f"capsim run {SCENARIO} --rate 5/s --requests 50 --out runs/failing"
+    " --set 'fleet.failures=[{replica: 0, at: 1s, down_for: 1s}]'"
+)
+OTHERS = (
+    (
+        "infeasible",
+        f"capsim plan {SCENARIO} --set engine.gpu_memory_utilization=0.1 --out runs/infeasible",
+        "infeasible",
+        "result.json",
+    ),
+    ("course", QUICK_START, "chat-llama-3.1-8b-h200", "course.json"),
+    ("course", FAILING, "failing", "course.json"),
+)
+"""The same of files that have a section of their own without the fields of every result, and the file."""
 
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\(#([a-z-]+)\)")
@@ -97,12 +118,10 @@ def _fits(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
     )
 
 
-def result(shell: Shell, command: str, folder: str) -> dict[str, Any]:
+def result(shell: Shell, command: str, folder: str, name: str = "result.json") -> dict[str, Any]:
     shell.begin()
     shell.run(command)
-    read: dict[str, Any] = json.loads(
-        (shell.folder / "runs" / folder / "result.json").read_text(encoding="utf-8")
-    )
+    read: dict[str, Any] = json.loads((shell.folder / "runs" / folder / name).read_text(encoding="utf-8"))
     return read
 
 
@@ -113,10 +132,21 @@ def test_every_field_is_described(section: str, command: str, folder: str, shell
     assert list(undescribed(result(shell, command, folder), section, set())) == []
 
 
+@pytest.mark.parametrize(
+    ("section", "command", "folder", "name"), OTHERS, ids=lambda value: value.partition(" -")[0]
+)
+def test_every_field_of_the_other_files_is_described(
+    section: str, command: str, folder: str, name: str, shell: Shell
+) -> None:
+    assert list(undescribed(result(shell, command, folder, name), section, set())) == []
+
+
 def test_every_field_that_is_described_is_there(shell: Shell) -> None:
     seen: set[Row] = set()
     for section, command, folder in RESULTS:
         list(undescribed(result(shell, command, folder), section, seen))
+    for section, command, folder, name in OTHERS:
+        list(undescribed(result(shell, command, folder, name), section, seen))
     described = {row for rows in tables().values() for row in rows}
     assert {row for row in described - seen if row.section != "requests.csv"} == set()
 

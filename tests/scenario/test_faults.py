@@ -353,7 +353,7 @@ ENDS = [
     (
         "sed: 1",
         "s.yaml:12:1: sed: unknown key, expected one of version, name, model, gpu, engine, step_cost, "
-        "demand, fleet, slo, plan, validation, seed, did you mean 'seed'?",
+        "demand, fleet, slo, plan, validation, seed, extends, did you mean 'seed'?",
     ),
     ("gpu: h100", "s.yaml:12:1: gpu: duplicate key, first stated at 4:1, expected each key once"),
     ("seed: -1", f"s.yaml:12:7: seed: -1 is too small, {COUNT} 0"),

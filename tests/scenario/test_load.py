@@ -307,7 +307,8 @@ ENGINE_KEYS = (
     "kv_cache_dtype, max_model_len, max_num_seqs, max_num_batched_tokens, block_size, gpu_memory_utilization, "
     "num_gpu_blocks, num_gpu_blocks_override, enforce_eager, enable_chunked_prefill, enable_prefix_caching, "
     "async_scheduling, scheduler_reserve_full_isl, watermark, long_prefill_token_threshold, "
-    "max_num_partial_prefills, max_long_partial_prefills, scheduling_policy, kv_offload, limit_mm_per_prompt"
+    "max_num_partial_prefills, max_long_partial_prefills, scheduling_policy, kv_offload, limit_mm_per_prompt, "
+    "args"
 )
 COUNT = "expected a whole number, at least"
 BAD_OVERRIDES = [
@@ -327,7 +328,7 @@ BAD_OVERRIDES = [
     (
         "engin.dtype=fp8",
         "--set engin.dtype: engin: unknown key, expected one of version, name, model, gpu, engine, step_cost, demand, "
-        "fleet, slo, plan, validation, seed, did you mean 'engine'?",
+        "fleet, slo, plan, validation, seed, extends, did you mean 'engine'?",
     ),
 ]
 

@@ -90,7 +90,7 @@ def _steps_of(log: RunLog, replica: int, rows: Integers) -> tuple[Integers, Inte
 
 def _step_ends(leaps: LeapColumns, rows: slice) -> Floats:
     """When each step of these leaps ended, seconds, shape (steps,)."""
-    steps = leaps.steps[rows]
+    steps = leaps.steps[rows].astype(np.int64)
     done = _ranges(np.ones_like(steps), steps)
     start, first, slope = (np.repeat(each[rows], steps) for each in (leaps.start, leaps.first, leaps.slope))
     ends: Floats = start + done * first + slope * (done * (done - 1) / 2)
