@@ -10,9 +10,14 @@ import click
 
 from calibrate.check import check
 from calibrate.composed import Composed, composed_steps
-from calibrate.draft import Draft
+from calibrate.draft import GRIDS, Draft
+from calibrate.engine.command import engine, replay
 from calibrate.guard import refuse_wrong_unit
-from calibrate.importers import IMPORTERS, ImportRequest, importer
+from calibrate.importers import IMPORTERS, SCALING, ImportRequest, importer
+from calibrate.memory.command import memory
+from calibrate.microbenchmark.fit_command import fit_command
+from calibrate.microbenchmark.plan_command import plan_command
+from calibrate.microbenchmark.run_command import run_command
 from calibrate.show import show
 from capsim import units
 from capsim.catalog import Gpu, Model, load_gpu, load_model
@@ -22,7 +27,7 @@ from capsim.errors import BadInput, Fault
 
 @click.group()
 def calibrate() -> None:
-    """Measured step costs: bring them in from the tables of others, show them, and compare them.
+    """Measured step costs: measure them here, bring them in from others, show them, and compare them.
 
     \b
     Example:
@@ -33,6 +38,12 @@ def calibrate() -> None:
 
 calibrate.add_command(show)
 calibrate.add_command(check)
+calibrate.add_command(plan_command)
+calibrate.add_command(run_command)
+calibrate.add_command(fit_command)
+calibrate.add_command(engine)
+calibrate.add_command(memory)
+calibrate.add_command(replay)
 
 
 def _sources() -> str:
@@ -45,6 +56,11 @@ def _sources() -> str:
 @click.option("--from", "source", required=True, metavar="NAME", help="Kind of source; see below.")
 @click.option("--model", required=True, help="Model of the catalog whose step costs these are.")
 @click.option("--gpu", help="GPU of the catalog; where not given, the one that the source names.")
+@click.option(
+    "--scale-to",
+    metavar="GPU",
+    help="Carry the times over to this GPU, which differs from --gpu in its memory alone.",
+)
 @click.option("--dtype", default="bfloat16", show_default=True, help="Of the weights.")
 @click.option("--kv-dtype", default="bfloat16", show_default=True, help="Of the KV cache.")
 @click.option("--tp", type=click.IntRange(min=1), default=1, show_default=True, help="Tensor-parallel ranks.")
@@ -65,6 +81,7 @@ def import_(
     source: str,
     model: str,
     gpu: str | None,
+    scale_to: str | None,
     dtype: str,
     kv_dtype: str,
     tp: int,
@@ -82,6 +99,9 @@ def import_(
       capsim calibrate import --from llmservingsim tests/calibrate/samples/llmservingsim --model llama-3.1-8b \\
         --gpu rtx-4090 --host-overhead 1ms --out profile.json
     """  # noqa: D301 (click looks for the character, not for two)
+    if scale_to is not None and source not in SCALING:
+        what = f"{source} is read as it was measured"
+        raise BadInput(Fault("--scale-to", what, "", f"--from {' or '.join(SCALING)}"))
     request = ImportRequest(
         model=load_model(model),
         gpu=gpu,
@@ -91,6 +111,7 @@ def import_(
         engine=engine,
         engine_version=engine_version,
         host_overhead=None if host_overhead is None else _duration(host_overhead),
+        scale_to=scale_to,
         options=_options(options),
     )
     draft = importer(source)(path, request)
@@ -132,10 +153,11 @@ def _data_sheet(name: str) -> Gpu | None:
 def _answer(draft: Draft, profile: Profile, model: Model, gpu: Gpu | None, out: Path) -> dict[str, Any]:
     """What the command prints: what was read, what was filled, and whole steps; durations in seconds."""
     stated = draft.provenance
-    grids = {name: getattr(draft.attention, name) for name in ("prefill", "decode", "mixed", "skew")}
+    grids = {name: getattr(draft.attention, name) for name in GRIDS}
     return {
         "profile": str(out),
-        "gpu": f"{stated.tensor_parallel_size} x {stated.gpu} ({stated.gpu_name})",
+        "gpu": f"{stated.tensor_parallel_size} x {stated.gpu} ({_source_gpu(draft)})",
+        "derived_from": stated.derived_from or None,
         "engine": f"{stated.engine} {stated.engine_version}",
         "model": f"{stated.model.name}, {stated.dtype} weights, {stated.kv_dtype} KV",
         "measured": f"{stated.date}, by {stated.measured_by} ({stated.licence})",
@@ -161,6 +183,11 @@ def _answer(draft: Draft, profile: Profile, model: Model, gpu: Gpu | None, out: 
         "notes": list(stated.notes),
         "steps": [_step(each) for each in composed_steps(profile, model, gpu)],
     }
+
+
+def _source_gpu(draft: Draft) -> str:
+    stated = draft.provenance
+    return f"derived from {stated.gpu_name}" if stated.derived_from else stated.gpu_name
 
 
 def _step(step: Composed) -> dict[str, Any]:

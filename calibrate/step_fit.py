@@ -11,6 +11,9 @@ A step's seconds are taken as ``T(tokens) + sum over chunks of P(new, past) + D(
 All of it is linear in what is sought, none of which can be negative, and is fitted at once to the relative errors.
 Where the steps cannot tell a chunk's attention from its tokens (every step is one chunk without a past), the rate is
 the roofline's and is tagged assumed.
+
+Steps of a live engine vary from one to the next. For these the counts are few, and what each sequence and each chunk
+adds whatever its length (sampling, a place in the batch, the input of a new request) is sought besides.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ NOISY_WEIGHT = 0.5
 """Of a noisy step's residual, so that its square counts a quarter: as of a spread twice as large."""
 MOST_POINTS = 64
 """Of an axis; measurements that are scattered over more counts than that are thinned to a geometric grid."""
+LIVE_SPACING = 1.5
+"""Between the counts of an axis for steps of a live engine: a line through them is at most 4 % off what is in
+proportion to the square root, and each has several steps to rest on."""
 TOLD_APART = 0.02
 """Share of the pairs' column, in the norm of relative errors, that no other column explains; below it the steps say
 nothing about the rate, and noise of some per mille would decide it."""
@@ -89,6 +95,7 @@ class StepFit:
         per_pair: seconds of all layers for one pair of query and key of a chunk.
         assumed_rate: `per_pair` is the roofline's.
         rates: the roofline's, which decides whether a chunk is arithmetic or reading.
+        per_sequence, per_chunk: seconds that each sequence (decode or chunk) adds, and each chunk besides.
     """
 
     counts: tuple[int, ...]
@@ -98,12 +105,15 @@ class StepFit:
     per_pair: float
     assumed_rate: bool
     rates: Rates
+    per_sequence: float = 0.0
+    per_chunk: float = 0.0
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of a step."""
         seconds = self.token_seconds(tokens_of(batch)) + sum(
             self.chunk_seconds(Chunk(*each)) for each in batch.chunks
         )
+        seconds += self.per_sequence * (batch.decodes + len(batch.chunks))
         if batch.decodes:
             seconds += self.decode_seconds(batch.decodes, batch.context / batch.decodes)
         return seconds
@@ -113,10 +123,10 @@ class StepFit:
         return float(token_basis(self.counts, tokens) @ np.diff(self.tokens, prepend=0.0))
 
     def chunk_seconds(self, chunk: Chunk) -> float:
-        """``P``."""
+        """``P``, and what a chunk adds whatever its length."""
         if self.rates.reads(chunk):
-            return self.slopes[0] / self.decodes[0] * (chunk.past + chunk.new)
-        return self.per_pair * pairs_of(chunk)
+            return self.per_chunk + self.slopes[0] / self.decodes[0] * (chunk.past + chunk.new)
+        return self.per_chunk + self.per_pair * pairs_of(chunk)
 
     def decode_seconds(self, decodes: int, context: float) -> float:
         """``D`` of so many decodes of this context each."""
@@ -144,12 +154,17 @@ def decode_basis(counts: Sequence[int], decodes: float) -> Floats:
     return basis
 
 
-def thinned(counts: Iterable[int]) -> tuple[int, ...]:
-    """An axis through these counts: all of them, or a geometric grid of them where there are too many."""
+def thinned(counts: Iterable[int], ratio: float = 1.0) -> tuple[int, ...]:
+    """An axis through these counts: all of them, or a geometric grid of them where there are too many.
+
+    Args:
+        counts: what was measured.
+        ratio: of neighbours, at least.
+    """
     known = sorted(set(counts))
-    if len(known) <= MOST_POINTS:
+    if len(known) <= MOST_POINTS and ratio == 1.0:
         return tuple(known)
-    ratio = (known[-1] / max(1, known[0])) ** (1 / MOST_POINTS)
+    ratio = max(ratio, (known[-1] / max(1, known[0])) ** (1 / MOST_POINTS))
     kept = [known[0]]
     for count in known:
         if count >= max(kept[-1] + 1, kept[-1] * ratio):
@@ -157,20 +172,43 @@ def thinned(counts: Iterable[int]) -> tuple[int, ...]:
     return tuple(kept) if kept[-1] == known[-1] else (*kept, known[-1])
 
 
-def fit(steps: Sequence[MeasuredStep], rates: Rates) -> StepFit:
+def fit(steps: Sequence[MeasuredStep], rates: Rates, *, live: bool = False) -> StepFit:
     """Fit the pieces to measured steps.
 
     Args:
         steps: of distinct shapes, among them pure decodes of some number at two contexts or more, and chunks.
         rates: the roofline's.
+        live: they are of a live engine.
     """
+    ratio = LIVE_SPACING if live else 1.0
+    counts = thinned((step.tokens for step in steps), ratio)
+    decodes = thinned(_told_decodes(steps), ratio)
+    columns = np.array([_columns(step.batch, counts, decodes, rates, live) for step in steps])
+    seconds = np.array([step.seconds for step in steps])
+    certain = np.array([NOISY_WEIGHT if step.noisy else 1.0 for step in steps])
+    found, assumed = _solved(columns, seconds, certain / seconds, rates)
+    if live:
+        # Errors relative to what was measured count a step that took too long for less than one that took too little,
+        # so that this fit lies below the mean, by twice the relative variance; and time adds up by the mean.
+        found, assumed = _solved(columns, seconds, certain / (columns @ found), rates)
+    token_part, decode_part = found[: len(counts)], found[len(counts) : -3]
+    return StepFit(
+        counts=counts,
+        tokens=tuple(np.cumsum(token_part).tolist()),
+        decodes=decodes,
+        slopes=tuple(np.cumsum(decode_part).tolist()),
+        per_pair=float(found[-1]),
+        assumed_rate=assumed,
+        rates=rates,
+        per_sequence=float(found[-3]),
+        per_chunk=float(found[-2]),
+    )
+
+
+def _solved(columns: Floats, seconds: Floats, weights: Floats, rates: Rates) -> tuple[Floats, bool]:
+    """What each column counts with, and whether the pairs' figure is the roofline's."""
     from scipy.optimize import nnls
 
-    counts = thinned(step.tokens for step in steps)
-    decodes = thinned(_told_decodes(steps))
-    columns = np.array([_columns(step.batch, counts, decodes, rates) for step in steps])
-    seconds = np.array([step.seconds for step in steps])
-    weights = np.array([NOISY_WEIGHT if step.noisy else 1.0 for step in steps]) / seconds
     weighted, target = columns * weights[:, None], seconds * weights
     assumed = not _is_told_apart(weighted)
     if assumed:
@@ -180,19 +218,14 @@ def fit(steps: Sequence[MeasuredStep], rates: Rates) -> StepFit:
     norms[norms == 0] = 1.0
     found, _ = nnls(weighted / norms, target, maxiter=30 * len(norms))
     found = found / norms
-    token_part, decode_part = found[: len(counts)], found[len(counts) : -1]
-    return StepFit(
-        counts=counts,
-        tokens=tuple(np.cumsum(token_part).tolist()),
-        decodes=decodes,
-        slopes=tuple(np.cumsum(decode_part).tolist()),
-        per_pair=rates.per_pair if assumed else float(found[-1]),
-        assumed_rate=assumed,
-        rates=rates,
-    )
+    if assumed:
+        found[-1] = rates.per_pair
+    return found, assumed
 
 
-def _columns(batch: BatchShape, counts: Sequence[int], decodes: Sequence[int], rates: Rates) -> Floats:
+def _columns(
+    batch: BatchShape, counts: Sequence[int], decodes: Sequence[int], rates: Rates, live: bool
+) -> Floats:
     """What each sought figure is multiplied with in this step's seconds."""
     slopes = np.zeros(len(decodes))
     if batch.decodes:
@@ -203,7 +236,9 @@ def _columns(batch: BatchShape, counts: Sequence[int], decodes: Sequence[int], r
             slopes[0] += (chunk.past + chunk.new) / decodes[0]
         else:
             pairs += pairs_of(chunk)
-    return np.array([*token_basis(counts, tokens_of(batch)), *slopes, pairs])
+    chunks = len(batch.chunks)
+    each = (batch.decodes + chunks, chunks) if live else (0, 0)
+    return np.array([*token_basis(counts, tokens_of(batch)), *slopes, *each, pairs])
 
 
 def _is_told_apart(weighted: Floats) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from calibrate.draft import Attention, Curve, Grid, Operator
 from calibrate.monotone import monotone
-from calibrate.step_fit import Floats, MeasuredStep, StepFit, thinned
+from calibrate.step_fit import LIVE_SPACING, Floats, MeasuredStep, StepFit, thinned
 from calibrate.table import holes, pivot
 from capsim.cost import Chunk
 
@@ -27,39 +27,52 @@ class StepTables:
     """What a step's cost is composed of.
 
     Attributes:
-        operator: the token part, named ``step_tokens``.
+        operators: the token part, named ``step_tokens``, and where it was sought the part of each sequence, named
+            ``step_sequences``.
         attention: of all layers together.
         moved: most seconds by which a cell of the attention tables was moved, so that none falls along an axis.
         apart: median relative error of prefill plus decode on the mixed grid; None without such a grid.
     """
 
-    operator: Operator
+    operators: tuple[Operator, ...]
     attention: Attention
     moved: float
     apart: float | None
 
 
-def tables_of(fit: StepFit, steps: Sequence[MeasuredStep], mixed: Sequence[MeasuredStep]) -> StepTables:
+def tables_of(
+    fit: StepFit, steps: Sequence[MeasuredStep], mixed: Sequence[MeasuredStep], *, live: bool = False
+) -> StepTables:
     """The tables of fitted pieces.
 
     Each attention table holds the fitted formula plus the residual of the steps at its counts, linear between them
-    along a row and then between rows, so that a shape that was measured alone keeps its measured seconds.
+    along a row and then between rows, so that a shape that was measured alone keeps its measured seconds. For steps
+    of a live engine it is the formula alone, since the residuals are noise.
 
     Args:
         fit: the pieces.
         steps: that were fitted.
         mixed: steps with chunks and decodes; a table is made of them where they fill a grid.
+        live: the steps are of a live engine.
     """
-    prefill, prefill_moved = _prefill(fit, steps)
-    decode, decode_moved = _decode(fit, steps)
-    together = _mixed(fit, mixed)
+    prefill, prefill_moved = _prefill(fit, steps, live)
+    decode, decode_moved = _decode(fit, steps, live)
+    together = None if live else _mixed(fit, mixed)
     errors = [abs(fit.step(step.batch) - step.seconds) / step.seconds for step in mixed] if together else []
     return StepTables(
-        Operator("step_tokens", "tokens", 1, "fitted", Curve.of(fit.counts, fit.tokens)),
+        tuple(_operators(fit, max(len(step.batch.chunks) + step.batch.decodes for step in steps))),
         Attention(1, prefill, decode, mixed=together),
         moved=max(prefill_moved, decode_moved),
         apart=float(np.median(errors)) if errors else None,
     )
+
+
+def _operators(fit: StepFit, sequences: int) -> Iterator[Operator]:
+    yield Operator("step_tokens", "tokens", 1, "fitted", Curve.of(fit.counts, fit.tokens))
+    if fit.per_sequence > 0:
+        counts = (1, max(2, sequences))
+        curve = Curve.of(counts, (fit.per_sequence * count for count in counts))
+        yield Operator("step_sequences", "sequences", 1, "fitted", curve)
 
 
 def context_of(step: MeasuredStep) -> int:
@@ -67,29 +80,32 @@ def context_of(step: MeasuredStep) -> int:
     return round(step.batch.context / step.batch.decodes)
 
 
-def _decode(fit: StepFit, steps: Iterable[MeasuredStep]) -> tuple[Grid, float]:
-    pure = [step for step in steps if not step.batch.chunks]
+def _decode(fit: StepFit, steps: Iterable[MeasuredStep], live: bool) -> tuple[Grid, float]:
+    pure = [step for step in steps if step.batch.decodes and (live or not step.batch.chunks)]
     decodes = thinned(step.batch.decodes for step in pure)
-    context = thinned(context_of(step) for step in pure)
+    context = thinned((context_of(step) for step in pure), LIVE_SPACING if live else 1.0)
     formula = _table(fit.decode_seconds, decodes, context)
     measured = {(step.batch.decodes, context_of(step)): step.seconds - fit.step(step.batch) for step in pure}
-    values, moved = _rising(formula + _residuals(measured, decodes, context))
+    residuals = 0.0 if live else _residuals(measured, decodes, context)
+    values, moved = _rising(formula + residuals)
     return Grid("fitted", {"decodes": decodes, "context": context}, values), moved
 
 
-def _prefill(fit: StepFit, steps: Iterable[MeasuredStep]) -> tuple[Grid, float]:
+def _prefill(fit: StepFit, steps: Iterable[MeasuredStep], live: bool) -> tuple[Grid, float]:
     pure = [step for step in steps if not step.batch.decodes]
-    chunks = [Chunk(*chunk) for step in pure for chunk in step.batch.chunks]
+    ratio = LIVE_SPACING if live else 1.0
+    chunks = [Chunk(*chunk) for step in (steps if live else pure) for chunk in step.batch.chunks]
     longest = max(step.batch.context // max(1, step.batch.decodes) for step in steps)
-    new = _joined(thinned(chunk.new for chunk in chunks), 1, _SPACING)
-    past = _joined(thinned([0, *(chunk.past for chunk in chunks)]), _SHORTEST_PAST, 2.0, longest)
+    new = _joined(thinned((chunk.new for chunk in chunks), ratio), 1, _SPACING)
+    past = _joined(thinned([0, *(chunk.past for chunk in chunks)], ratio), _SHORTEST_PAST, 2.0, longest)
     formula = _table(lambda count, before: fit.chunk_seconds(Chunk(count, before)), new, past)
     measured = {
         (step.batch.chunks[0].new, step.batch.chunks[0].past): step.seconds - fit.step(step.batch)
         for step in pure
         if len(step.batch.chunks) == 1
     }
-    values, moved = _rising(formula + _residuals(measured, new, past))
+    residuals = 0.0 if live else _residuals(measured, new, past)
+    values, moved = _rising(formula + residuals)
     tag = "assumed" if fit.assumed_rate else "fitted"
     return Grid(tag, {"new": new, "past": past}, values), moved
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import io
 import math
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -141,13 +143,17 @@ def read_table(path: Path, required: Sequence[str], delimiter: str = ",") -> Tab
 
 
 def read_text(path: Path) -> str:
-    """The text of a data file.
+    """The text of a data file, unpacked where its name ends in ``.gz``.
 
     Raises:
-        BadInput: it cannot be read, is a Git LFS pointer or is not UTF-8.
+        BadInput: it cannot be read or unpacked, is a Git LFS pointer or is not UTF-8.
     """
     try:
         raw = path.read_bytes()
+        if path.suffix == ".gz" and not raw.startswith(GIT_LFS):
+            raw = gzip.decompress(raw)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadInput(Fault(str(path), f"is damaged as gzip: {error}")) from error
     except OSError as error:
         raise BadInput(Fault(str(path), f"cannot be read: {error.strerror or error}")) from error
     if raw.startswith(GIT_LFS):

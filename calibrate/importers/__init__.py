@@ -23,8 +23,11 @@ IMPORTERS: Mapping[str, str] = {
     "vllm-bench-forward": "result of vLLM's forward-pass benchmark",
     "dynamo-fpm": "NVIDIA Dynamo's forward-pass metrics",
     "sglang-one-batch": "result of SGLang's bench_one_batch",
+    "engine-steps": "steps that an engine logged, from capsim calibrate engine",
 }
 """What PATH is, by importer."""
+SCALING = ("aiconfigurator",)
+"""Importers that can carry what they read over to another GPU."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class ImportRequest:
         tensor_parallel_size: ranks.
         engine, engine_version: whose kernels were measured.
         host_overhead: seconds of each step that the GPU waits for the CPU.
+        scale_to: catalog name of a GPU to carry the times over to, from `gpu`; only for `SCALING`.
         options: what only one importer understands, by name.
     """
 
@@ -50,6 +54,7 @@ class ImportRequest:
     engine: str | None = None
     engine_version: str | None = None
     host_overhead: float | None = None
+    scale_to: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_experts(self) -> None:

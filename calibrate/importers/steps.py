@@ -43,6 +43,8 @@ class StepSource:
         holds_host: the seconds include the time in which the GPU waits for the CPU.
         holds_logits: the seconds include output projection and sampling.
         notes: what else the reader of the profile must know.
+        live: the engine served while it was measured, so that steps of one shape differ: the tables hold a fit with
+            few parameters, and no measured step itself.
     """
 
     file: str
@@ -55,6 +57,7 @@ class StepSource:
     holds_host: bool
     holds_logits: bool
     notes: tuple[str, ...] = field(default=())
+    live: bool = False
 
 
 def decode_batch(contexts: Sequence[int]) -> BatchShape:
@@ -90,13 +93,13 @@ def draft_of(source: StepSource, request: ImportRequest) -> Draft:
     steps = _merged(source.steps)
     _check_unit(source, steps, roofline)
     _check_enough(source, steps)
-    chunks_alone = [step for step in steps if not (step.batch.chunks and step.batch.decodes)]
-    together = [step for step in steps if step.batch.chunks and step.batch.decodes]
-    kept, out = _split(chunks_alone)
+    together = [step for step in steps if step.batch.chunks and step.batch.decodes and not source.live]
+    kept, out = _split([step for step in steps if step not in together])
     operators = roofline.operators
-    pieces = fit(kept, Rates(operators.seconds_per_query_key_pair, operators.seconds_per_context_token))
-    tables = tables_of(pieces, kept, together)
-    notes = [*source.notes, *_notes(steps, kept, tables, pieces.assumed_rate)]
+    rates = Rates(operators.seconds_per_query_key_pair, operators.seconds_per_context_token)
+    pieces = fit(kept, rates, live=source.live)
+    tables = tables_of(pieces, kept, together, live=source.live)
+    notes = [*source.notes, *_notes(steps, kept, tables, pieces.assumed_rate, source.live)]
     bare = _bare(source, request, tables, kept)
     if tables.attention.mixed is None:
         out = [*out, *together]
@@ -222,7 +225,7 @@ def _bare(
         importer=source.importer,
         files=source.files,
     )
-    return Draft(provenance, (tables.operator,), tables.attention, 0.0, "measured", _ranges(kept))
+    return Draft(provenance, tables.operators, tables.attention, 0.0, "measured", _ranges(kept))
 
 
 def _ranges(kept: Sequence[MeasuredStep]) -> dict[str, tuple[int, int]]:
@@ -287,15 +290,26 @@ def _host(request: ImportRequest, notes: list[str]) -> tuple[float, str]:
 
 
 def _notes(
-    steps: Sequence[MeasuredStep], kept: Sequence[MeasuredStep], tables: StepTables, assumed_rate: bool
+    steps: Sequence[MeasuredStep],
+    kept: Sequence[MeasuredStep],
+    tables: StepTables,
+    assumed_rate: bool,
+    live: bool,
 ) -> list[str]:
-    notes = [
-        f"Whole steps were measured ({len(steps)} shapes); step_tokens and attention are a fit of their parts, which "
-        "add up to the measured seconds at the shapes in the tables.",
-        f"To never fall, attention was moved by at most {1e6 * tables.moved:.3g} us in a cell.",
-    ]
     noisy = sum(step.noisy for step in steps)
-    if noisy:
+    if live:
+        notes = [
+            f"Whole steps of a live engine were logged ({len(steps)} shapes): what tokens, sequences, chunks and "
+            "attention take is one fit of few parameters, and no logged step itself stands in the tables.",
+            f"{noisy} shapes were measured once, or have chunks and count by their first step: they weigh half.",
+        ]
+    else:
+        notes = [
+            f"Whole steps were measured ({len(steps)} shapes); step_tokens and attention are a fit of their parts, "
+            "which add up to the measured seconds at the shapes in the tables.",
+            f"To never fall, attention was moved by at most {1e6 * tables.moved:.3g} us in a cell.",
+        ]
+    if noisy and not live:
         notes.append(f"{noisy} shapes are noisy by the source's own figures: they weigh half.")
     uneven = sum(step.batch.largest_context * step.batch.decodes > step.batch.context for step in steps)
     if uneven:

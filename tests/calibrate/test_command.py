@@ -69,9 +69,11 @@ def test_import_writes_a_profile_and_says_what_was_filled(
 
 
 def test_as_json(run: Callable[..., Printed], tmp_path: Path) -> None:
-    answer: dict[str, Any] = json.loads(run(*_arguments(SAMPLE, tmp_path / "profile.json", "--json")).out)
+    answer: dict[str, Any] = json.loads(
+        run(*_arguments(SAMPLE, tmp_path / "profile.json", "--option", "skew=on", "--json")).out
+    )
     assert len(answer["steps"]) == 6
-    assert answer["attention"]["skew"]["tag"] == "fitted"
+    assert [answer["attention"][name]["tag"] for name in ("skew", "mixed_skew")] == ["fitted", "fitted"]
     steps = {step["name"]: step for step in answer["steps"]}
     decode = steps["decode of 1 at 2,048"]
     # The weights are what one decode reads: tables and roofline differ by what the roofline's efficiencies are off.

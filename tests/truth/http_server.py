@@ -177,9 +177,9 @@ def table() -> Table:
             "lets expect. With that one factor every figure of it is inside its target, so that the miss "
             "is the step's length and not the scheduler's. Whether the machine was slower or bursts cost "
             "more than a linear step says, these files do not tell: they hold no step log.",
-            "Queue + prefill are too short in the predictions of all runs that are judged: the step cost "
-            "underprices steps that admit a prompt, as the step logs below show, and a host overhead that "
-            "is equal in all steps does not repair that.",
+            "Queue + prefill are too short in the predictions of all runs that are judged: the step cost is a fit "
+            "of batches whose shapes were repeated, which underprices steps with prompts, as the logged steps "
+            "below show, and a host overhead that is equal in all steps does not repair that.",
         ),
         verdicts=tuple(map(_verdict, TARGETS)),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.truth import blis, h200, http_server, quiet
+from tests.loop import outcome as loop
+from tests.truth import blis, h200, http_server, quiet, quiet_profile, run_seconds, run_table, vllm_cpu_table
 from tests.truth.table import INDISTINCT, MISS, Table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "background" / "fidelity.md"
@@ -15,15 +16,19 @@ HEAD = f"""# Fidelity
 How far simulations are from measured runs. Every error is signed, (simulated - measured) / measured.
 `{COMMAND}` computed all figures of this page and wrote it.
 
-Two overloaded runs of vLLM on GPUs, and four that are replayed step by step, are
-[on another page](why-trust-it.md#measured-runs-of-vllm). What was fitted stands with each table; nothing else
-was. `{MISS}` follows an error outside its target, `{INDISTINCT}` one outside it by which repeats of the
-measurement differ too."""
+What was fitted stands with each table; nothing else was. `{MISS}` follows an error outside its target,
+`{INDISTINCT}` one outside it by which repeats of the measurement differ too.
+[What the comparisons are worth](why-trust-it.md#measured-runs-of-vllm)."""
 
 
 def tables() -> Iterator[Table]:
     """Every comparison whose measurements are there."""
+    yield run_table.table()
+    yield run_seconds.table()
+    yield vllm_cpu_table.table()
     yield http_server.table()
+    yield loop.table(loop.kept())
+    yield quiet_profile.table()
     yield quiet.table()
     yield h200.table()
     if not blis.missing():

@@ -1,10 +1,9 @@
 """vLLM on a CPU from end to end: a trace's arrivals and lengths, a microbenchmark's step cost, no step log.
 
-The step cost is that of `configs/benchmarks/tinyllama-cpu.yaml`, fitted to the quiet microbenchmark. The
-machine drifts, so each run is scaled by its own speed probes: fixed work just before and just after it (a
-lone chunk of 256 tokens; one sequence that decodes; eight). A run's factor is the mean over those six medians
-of what was measured over what the step cost says of the same batch; the microbenchmark itself has no probes,
-and the cost is its mean speed.
+The step cost is the profile of the quiet microbenchmark's steps, see `tests.truth.quiet_profile`. The machine
+drifts, so each run is scaled by its own speed probes: fixed work just before and just after it (one sequence that
+decodes; eight). A run's factor is the mean over those four medians of what was measured over what the profile says
+of the same batch; the microbenchmark itself has no probes, and the profile is its mean speed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from capsim.measure.conservation import check_conservation
 from capsim.measure.inter_token import inter_token_gaps
 from capsim.measure.latency import user_latencies
 from tests.reference import ReferenceSequence
-from tests.truth.http_server import service
+from tests.truth.quiet_profile import profile_cost, speed
 from tests.truth.quiet_run import FIGURES, Figures, Quiet, requests, runs
 from tests.truth.quiet_steps import DriftingCost, DriftingReplica, LoggedSteps, logged
 from tests.truth.table import INDISTINCT, MISS, Table, Verdict, percent
@@ -54,8 +53,8 @@ class Outcome:
 @cache
 def outcome(run: Quiet) -> Outcome:
     """Predict a run, and tell the share of the steps in its errors."""
-    speed, steps = run.speed(), logged(run)
-    return Outcome(speed, _errors(run, simulated(run, speed)), steps, _errors(run, drifting(run, steps)))
+    factor, steps = speed(run), logged(run)
+    return Outcome(factor, _errors(run, simulated(run, factor)), steps, _errors(run, drifting(run, steps)))
 
 
 def _errors(run: Quiet, found: Figures) -> Figures:
@@ -63,9 +62,9 @@ def _errors(run: Quiet, found: Figures) -> Figures:
     return {name: found[name] / real[name] - 1 for name in FIGURES}
 
 
-def simulated(run: Quiet, speed: float) -> Figures:
+def simulated(run: Quiet, factor: float) -> Figures:
     """The run's figures with a factor on every step: milliseconds, and tokens/s up to the last token."""
-    cost = ScaledCost(service().cost, speed)
+    cost = ScaledCost(profile_cost(), factor)
     log = simulate(requests(run.row["trace"]), FleetConfiguration(1), run.engine, cost)
     check_conservation(log)
     user = user_latencies(log)
@@ -79,7 +78,7 @@ def drifting(run: Quiet, steps: LoggedSteps) -> Figures:
     engine, trace = run.engine, requests(run.row["trace"])
     assert trace.prefixes is not None
     replica = DriftingReplica(
-        DriftingCost(service().cost, steps),
+        DriftingCost(profile_cost(), steps),
         usable_blocks=engine.usable_blocks,
         block_size=engine.block_size,
         max_num_seqs=engine.max_num_seqs,
@@ -137,9 +136,9 @@ def table() -> Table:
     return Table(
         "vLLM 0.32.0 on a CPU from end to end, without a server",
         (
-            "Told: arrivals and lengths of the trace, the engine's limits, the microbenchmark's step cost, "
-            "and the speed of the machine by probes before and after each run. No step log. Nothing is "
-            "fitted to a run.",
+            "Told: arrivals and lengths of the trace, the engine's limits, the profile of controlled batches whose "
+            "steps stand above, and the speed of the machine by probes before and after each run. No step log of "
+            "a run. Nothing is fitted to one.",
             f"Target: {TARGET:.0%} or the spread of repeats, whichever is larger; `{INDISTINCT}` is above "
             f"{TARGET:.0%} and inside the spread, `{MISS}` outside both. TTFT of bursty, knee and preempt "
             "is shown and not judged: requests queue there.",
@@ -155,18 +154,17 @@ def table() -> Table:
             "model. `speed within the run`: seconds logged over seconds by the step cost, in windows of "
             "four seconds.",
             "`diagnosis` replaces the probes' one speed by those of the run's own log, by window and by "
-            "whether a step has a prompt. No longer a prediction, it leaves the share of the scheduler, "
-            f"the arrivals and the noise of single steps: at most {_left('TPOT')} of TPOT and "
-            f"{_left('ITL')} of ITL, {_left('TTFT p50')} of TTFT p50 and {_left('TTFT p95')} of TTFT p95, "
-            "the last one in bursty. So most of what is missed is the step's length.",
+            "kind of step (decodes or prompts, few or many). No longer a prediction, it leaves the share of "
+            f"the scheduler, the arrivals and the noise of single steps: at most {_left('TPOT')} of TPOT and "
+            f"{_left('ITL')} of ITL, {_left('TTFT p50')} of TTFT p50 and {_left('TTFT p95')} of TTFT p95. So most "
+            "of what is missed is the step's length.",
             "Why it is: probes miss the mean speed of the run between them by up to "
             f"{max(abs(outcome(run).speed / logged(run).speed - 1) for run in runs()):.0%}; the speed "
-            "changes within a run, bursty's by a fifth, and one factor cannot follow that; and in every "
-            "run steps with prompts are priced lower than its decode steps, by up to "
-            f"{max(1 - _lean(run) for run in runs()):.0%}: the microbenchmark underprices the step that "
-            "admits a prompt, and TTFT comes out low.",
-            "What the diagnosis leaves of TTFT p50 is below 0 in every run: about 1 ms from the client to "
-            "the engine and 1 to 2 ms back are not told.",
+            "changes within a run, bursty's by a fifth, and one factor cannot follow that; and a run's steps with "
+            f"prompts are priced from {min(map(_lean, runs())) - 1:+.0%} to {max(map(_lean, runs())) - 1:+.0%} "
+            "otherwise than its decode steps.",
+            "What the diagnosis leaves of TTFT p50 is below 0 in all runs but preempt, whose requests queue: "
+            "about 1 ms from the client to the engine and 1 to 2 ms back are not told.",
             "The scheduler's share is none where it can be told: replayed by the logs of preempt, prefix and "
             "prefix_off, every step is exactly the log's.",
         ),
@@ -187,8 +185,7 @@ def _verdict(figure: str) -> Verdict:
 
 def _lean(run: Quiet) -> float:
     """Price of a run's steps with prompts over that of its decode steps, each against its logged seconds."""
-    steps = logged(run)
-    return steps.decode_steps / steps.prompt_steps
+    return logged(run).decode_steps / logged(run).prompt_steps
 
 
 def _left(figure: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capsim.cost import BatchShape, Chunk
+from capsim.cost import BatchShape
 from capsim.engine import EngineConfiguration
 from capsim.workload.prefixes import Prefixes
 from capsim.workload.requests import Requests
@@ -25,10 +25,10 @@ FIGURES = {
 BELOW_KNEE = ("light", "medium", "prefix")
 """Traces whose TTFT is judged: at the others requests queue, and two runs of one trace differ by times."""
 PROBES = {
-    "prefill256": BatchShape([Chunk(256, 0)], 0, 0),
     "decode1": BatchShape([], 1, 216),  # prompts of 200 tokens; the median of 30 outputs, and of 20
     "decode8": BatchShape([], 8, 8 * 211),
 }
+"""Speed probes that decode. The one that repeats a prompt of one length tells nothing of prompts all unlike."""
 Row = dict[str, str]
 Figures = dict[str, float]
 
@@ -64,19 +64,6 @@ class Quiet:
     def judged(self, figure: str) -> bool:
         """Whether a target is set."""
         return not figure.startswith("TTFT") or self.row["trace"] in BELOW_KNEE
-
-    def speed(self) -> float:
-        """How much longer the run's probes took than the step cost says."""
-        cost = service().cost
-        return float(
-            np.mean(
-                [
-                    float(self.row[f"probe_{when}_{name}_ms"]) / 1e3 / cost.step(batch)
-                    for when in ("before", "after")
-                    for name, batch in PROBES.items()
-                ]
-            )
-        )
 
 
 @cache

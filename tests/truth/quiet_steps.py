@@ -1,15 +1,17 @@
-"""The steps that the quiet runs logged: how much longer they took than the step cost says, and when."""
+"""The steps that the quiet runs logged: how much longer they took than the profile says, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from capsim.cost import BatchShape, Line, LinearCost, StepCost
+import numpy as np
+from numpy.typing import NDArray
+
+from capsim.cost import BatchShape, Line, StepCost
 from tests.reference import ReferenceReplica, Work
-from tests.truth.http_server import service
-from tests.truth.quiet_run import FOLDER, Quiet, Row, rows
+from tests.truth.quiet_profile import KINDS, kind_of, profile_cost, steps_of
+from tests.truth.quiet_run import Quiet
 
 WINDOW = 4
 """Seconds."""
@@ -17,53 +19,66 @@ WINDOW = 4
 
 @dataclass(frozen=True, eq=False)
 class LoggedSteps:
-    """Sums over the steps of one run, a row a window and kind of step.
+    """The steps of one run, as columns.
 
     Speeds are seconds that were logged over seconds by the step cost: 1.1 is a tenth slower. They hold no
     engine model.
+
+    Attributes:
+        window: number of the window that a step begins in, shape (n,).
+        chunks: whether it has a chunk of a prompt, shape (n,).
+        kinds: place among `KINDS`, shape (n,).
+        seconds, priced: as logged and by the step cost, shape (n,).
     """
 
-    sums: tuple[Row, ...]
+    window: NDArray[np.int64]
+    chunks: NDArray[np.bool_]
+    kinds: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    priced: NDArray[np.float64]
 
     @property
     def speed(self) -> float:
         """Of all steps."""
-        return _speed(self.sums)
+        return self._speed(np.ones(len(self.window), dtype=np.bool_))
 
     @property
     def decode_steps(self) -> float:
         """Of steps without a chunk of a prompt."""
-        return self.of_kind(chunks=False)
+        return self._speed(~self.chunks)
 
     @property
     def prompt_steps(self) -> float:
         """Of steps with one."""
-        return self.of_kind(chunks=True)
-
-    def of_kind(self, chunks: bool) -> float:
-        """Of steps with or without a chunk."""
-        return _speed([row for row in self.sums if (row["chunks_in_step"] == "yes") == chunks])
+        return self._speed(self.chunks)
 
     @property
     def windows(self) -> tuple[float, ...]:
         """Of each window but the last, which the end of the run cuts short."""
-        starts = list(dict.fromkeys(row["window_s"] for row in self.sums))[:-1]
-        return tuple(_speed([row for row in self.sums if row["window_s"] == start]) for start in starts)
+        return tuple(self._speed(self.window == start) for start in np.unique(self.window)[:-1])
 
-    def at(self, time: float, chunks: bool) -> float:
-        """Of the steps of a kind in the window of a time; where it has none, of the kind."""
-        start, kind = str(int(time // WINDOW) * WINDOW), "yes" if chunks else "no"
-        found = [row for row in self.sums if row["window_s"] == start and row["chunks_in_step"] == kind]
-        return _speed(found) if found else self.of_kind(chunks)
+    def at(self, window: int, kind: str) -> float:
+        """Of the steps of a kind in a window; where it has none, of the kind, or of all."""
+        alike = self.kinds == KINDS.index(kind)
+        here = alike & (self.window == window)
+        if here.any():
+            return self._speed(here)
+        return self._speed(alike) if alike.any() else self.speed
+
+    def _speed(self, rows: NDArray[np.bool_]) -> float:
+        return float(self.seconds[rows].sum() / self.priced[rows].sum())
 
 
 @cache
 def logged(run: Quiet) -> LoggedSteps:
     """The steps of a run."""
-    key = ("config", "run")
-    wanted = [run.row[name] for name in key]
+    steps, cost = steps_of(run), profile_cost()
     return LoggedSteps(
-        tuple(row for row in rows(FOLDER / "steps.csv") if [row[name] for name in key] == wanted)
+        np.array([int(step.start // WINDOW) for step in steps]),
+        np.array([bool(step.batch.chunks) for step in steps]),
+        np.array([KINDS.index(kind_of(step.batch)) for step in steps]),
+        np.array([step.seconds for step in steps]),
+        np.array([cost.step(step.batch) for step in steps]),
     )
 
 
@@ -76,11 +91,11 @@ class DriftingCost(StepCost):
         self.description = f"{cost.description}, at the speed of a log"
         self.now = 0.0
         self._cost, self._steps = cost, steps
-        self._speed = cache(lambda window, chunks: steps.at(window * WINDOW, chunks))
+        self._speed = cache(steps.at)
 
     def step(self, batch: BatchShape) -> float:
         """Seconds of a step that begins now."""
-        return self._cost.step(batch) * float(self._speed(int(self.now // WINDOW), bool(batch.chunks)))
+        return self._cost.step(batch) * float(self._speed(int(self.now // WINDOW), kind_of(batch)))
 
     def line(self, batch: BatchShape) -> Line:
         """One step: when the next one begins is not known here."""
@@ -95,22 +110,3 @@ class DriftingReplica(ReferenceReplica):
         assert isinstance(self.cost, DriftingCost)
         self.cost.now = now
         return super().step(work, now)
-
-
-def _speed(sums: Sequence[Row]) -> float:
-    return sum(float(row["seconds"]) for row in sums) / sum(map(_priced, sums))
-
-
-def _priced(sums: Row) -> float:
-    """Seconds of all steps of a kind: the cost is linear, so that sums of what the batches held suffice."""
-    cost = service().cost
-    assert isinstance(cost, LinearCost)
-    weights = {
-        "steps": cost.base,
-        "prefill_tokens": cost.per_prefill_token,
-        "chunks": cost.per_chunk,
-        "query_key_pairs": cost.per_query_key_pair,
-        "decodes": cost.per_decode,
-        "context": cost.per_context_token,
-    }
-    return sum(weight * float(sums[name]) for name, weight in weights.items())

@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.truth import blis, h200, http_server, quiet
+from tests.loop import outcome as loop
+from tests.truth import blis, h200, http_server, quiet, quiet_profile, run_seconds, run_table, vllm_cpu_table
 from tests.truth.page import COMMAND, HEAD, PAGE, page, tables
 
-SECTIONS = {"http": http_server.table, "quiet": quiet.table, "h200": h200.table}
+SECTIONS = {
+    "runs": run_table.table,
+    "seconds": run_seconds.table,
+    "replays": vllm_cpu_table.table,
+    "http": http_server.table,
+    "loop": lambda: loop.table(loop.kept()),
+    "profile": quiet_profile.table,
+    "quiet": quiet.table,
+    "h200": h200.table,
+}
 
 
 def test_the_page_begins_as_it_is_written() -> None:

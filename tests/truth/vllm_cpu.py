@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
+from tests.engine.replicas import leap_table
 from tests.reference import ReferenceReplica, ReferenceSequence
 from tests.truth.blis_stages import folder
 
@@ -168,7 +169,7 @@ def by_engine(run: LoggedRun) -> Course:
     for sequence in sorted(sequences, key=lambda sequence: sequence.submitted):
         replica.submit(sequence, sequence.submitted)
     replica.advance(math.inf)
-    leaps = dict(zip(LEAP_FIELDS, replica.leaps().T, strict=True))
+    leaps = dict(zip(LEAP_FIELDS, leap_table(replica).T, strict=True))
     columns = [
         leaps[name] for name in ("start", "prefill_tokens", "decodes", "context", "running", "waiting")
     ]

@@ -1,0 +1,1 @@
+"""A real engine measured, simulated with the profile just measured, and compared, on this machine."""

@@ -1,0 +1,177 @@
+"""The comparison of one measurement, as it is kept and as it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from calibrate.engine_steps import read
+from tests.loop.load import LOADS
+from tests.loop.measured import STEPS
+from tests.loop.simulated import Compared, compare
+from tests.truth.table import Table, Verdict, percent
+
+KEPT = Path(__file__).with_name("outcome.json")
+COMMAND = "python -m tests.loop --write"
+TARGET = 0.15
+NOISE = ("long outputs", "ITL p95")
+"""A load and a figure of it that is the noise of single steps, which no simulation of a step cost has."""
+UNSTEADY = 0.15
+"""Speeds of the probes before and after a run differ by so much: the machine changed meanwhile, and no one speed can
+say how fast it was."""
+FIGURES = ("TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "ITL p50", "ITL p95", "tokens/s")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Runs of a measurement, measured and simulated.
+
+    Attributes:
+        engine, device, date: what was measured and when.
+        steps: controlled steps that the profile was made of.
+        runs: by load and repeat.
+    """
+
+    engine: str
+    device: str
+    date: str
+    steps: int
+    runs: tuple[Compared, ...]
+
+    def spread(self, load: str, figure: str) -> float:
+        """By how much repeats of a load differ: largest over smallest, less 1."""
+        values = [run.measured[figure] for run in self.runs if run.load == load]
+        return max(values) / min(values) - 1
+
+    def judged(self, figure: str) -> Iterator[Compared]:
+        """The runs that a target is set for."""
+        metric = figure.split(maxsplit=1)[0]
+        wanted = {load.name for load in LOADS if metric in load.judged}
+        return (run for run in self.runs if run.load in wanted and steady(run))
+
+    def allowed(self, run: Compared, figure: str) -> float:
+        """Largest error of a figure."""
+        return max(TARGET, self.spread(run.load, figure))
+
+
+def steady(run: Compared) -> bool:
+    """Whether the machine was as fast after the run as before it."""
+    return abs(run.steady - 1) <= UNSTEADY
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """Compare a measurement."""
+    controlled = read(folder / STEPS)
+    header = controlled.header
+    engine = f"{header.engine} {header.version}"
+    return Outcome(engine, header.device, header.date, len(controlled.steps), tuple(compare(folder)))
+
+
+def keep(outcome: Outcome) -> None:
+    """Write the file of the comparison that the documentation shows."""
+    KEPT.write_text(json.dumps(_rounded(asdict(outcome)), indent=1) + "\n", encoding="utf-8")
+
+
+def kept() -> Outcome:
+    """The comparison that the documentation shows."""
+    members = json.loads(KEPT.read_text(encoding="utf-8"))
+    runs = members.pop("runs")
+    pairs = ("preemptions", "cached")
+    return Outcome(
+        runs=tuple(Compared(**{**run, **{pair: tuple(run[pair]) for pair in pairs}}) for run in runs),
+        **members,
+    )
+
+
+def table(outcome: Outcome) -> Table:
+    """Each run beside its simulation."""
+    return Table(
+        "A real engine on one machine: calibrated, replayed and simulated in one go",
+        (
+            f"Measured: {outcome.engine} on {outcome.device}, {outcome.date}, by `{COMMAND}`, which does all of this "
+            "again on any machine with the engine: controlled batches, a profile of them, replays at shares of the "
+            "capacity that a simulation with this profile has, and the simulation of each replay.",
+            f"Told: the profile of {outcome.steps:,} controlled steps, arrivals, lengths, common beginnings, the "
+            "engine's limits, and the machine's speed by probes before and after each run. Nothing is fitted to a run.",
+            "The measurement ran before other work of the machine, as far as the system let it.",
+            f"Target: {TARGET:.0%}, or the spread of repeats where it is larger. Shown and not judged: the load near "
+            "the knee, TTFT of requests that wait for KV blocks, and runs whose probes before and after them differ by "
+            f"more than {UNSTEADY:.0%}.",
+        ),
+        ("load", "", *FIGURES, "preemptions", "cached tokens"),
+        tuple(_rows(outcome)),
+        labels=2,
+        causes=(
+            "`steps`: the scaled profile on the batches that the run logged against their logged seconds, without "
+            "an engine model: decodes alone, and steps with prompts. What a figure's error has beyond that is not "
+            "the steps' length.",
+            f"{NOISE[1]} of {NOISE[0]} is what a simulation of step costs cannot give: nearly all gaps are steps that "
+            "decode alone, and the figure is where their noise ends. One in twenty of these steps took "
+            f"{_noise(outcome):.2f} times the median or longer, at equal cost.",
+            "Times are those of the client in the engine's process; there is no server.",
+        ),
+        verdicts=tuple(_verdict(outcome, figure) for figure in FIGURES),
+    )
+
+
+def _noise(outcome: Outcome) -> float:
+    return min(run.noise for run in outcome.runs if run.load == NOISE[0])
+
+
+def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    for load in LOADS:
+        runs = [run for run in outcome.runs if run.load == load.name]
+        for run in runs:
+            name = f"{run.load}, {load.service.name}, {run.repeat}"
+            yield (name, f"measured, {run.requests} at {run.rate:.2f}/s", *_values(run, 0))
+            yield (
+                "",
+                f"simulated, speed {run.speed:.3f}" + ("" if steady(run) else ", unsteady"),
+                *_values(run, 1),
+            )
+            steps = f"error; steps {percent(run.decode_steps)}, with prompts {percent(run.prompt_steps)}"
+            yield ("", steps, *(_error(outcome, run, figure) for figure in FIGURES), "", "")
+        spreads = (f"{outcome.spread(load.name, figure):.0%}" for figure in FIGURES)
+        yield ("", "repeats, largest / smallest - 1", *spreads, "", "")
+
+
+def _values(run: Compared, which: int) -> Iterator[str]:
+    found = run.simulated if which else run.measured
+    for figure in FIGURES:
+        yield f"{found[figure]:.1f}" + (" ms" if " " in figure else "")
+    yield f"{run.preemptions[which]}"
+    yield f"{run.cached[which]:,}"
+
+
+def _error(outcome: Outcome, run: Compared, figure: str) -> str:
+    judged = run in outcome.judged(figure)
+    return percent(run.error(figure), TARGET if judged else None, outcome.spread(run.load, figure))
+
+
+def _verdict(outcome: Outcome, figure: str) -> Verdict:
+    runs = list(outcome.judged(figure))
+    inside = sum(abs(run.error(figure)) <= TARGET for run in runs)
+    outside = sum(abs(run.error(figure)) > outcome.allowed(run, figure) for run in runs)
+    found = f"{inside} of {len(runs)} runs within {TARGET:.0%}"
+    found += (
+        f", {len(runs) - inside - outside} within the spread alone" if inside + outside < len(runs) else ""
+    )
+    return Verdict(
+        figure,
+        f"{TARGET:.0%} or the spread of repeats",
+        found + (f", {outside} outside" if outside else ""),
+        not outside,
+    )
+
+
+def _rounded(value: object) -> object:
+    """Figures to the digits that are shown, and some more."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return value
