@@ -150,7 +150,9 @@ def _catalog() -> dict[str, Any]:
 
     models = {name: load_model(name) for name in model_names()}
     gpus = {name: load_gpu(name) for name in gpu_names()}
-    profiles = {name: load_profile(data_path("profiles", name)) for name in data_names("profiles", (".json",))}
+    profiles = {
+        name: load_profile(data_path("profiles", name)) for name in data_names("profiles", (".json",))
+    }
     known = (list(profiles.values()), models, gpus)
     spreads = {**spread(efficiencies(*known)), **spread(expert_efficiencies(*known))}
     return {

@@ -51,7 +51,7 @@ def run(
     requests: int | None,
     formats: tuple[str, ...],
     out: Path | None,
-    jobs: int,
+    jobs: int,  # noqa: ARG001  # one simulation has no work to share
 ) -> None:
     """Simulate a fleet once: at a rate, at a concurrency, or the trace as it is.
 
@@ -83,7 +83,6 @@ def run(
             concurrency=concurrency,
             recorded=recorded,
             requests=requests,
-            jobs=jobs,
             progress=progress,
         )
     result = run_result(simulation)

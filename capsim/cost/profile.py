@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,11 +128,11 @@ class ProfileCost(StepCost):
 
     def outside(
         self,
-        prefill_tokens: NDArray[np.int64],
-        chunks: NDArray[np.int64],
-        chunk_past: NDArray[np.int64],
-        decodes: NDArray[np.int64],
-        context: NDArray[np.int64],
+        prefill_tokens: NDArray[np.integer[Any]],
+        chunks: NDArray[np.integer[Any]],
+        chunk_past: NDArray[np.integer[Any]],
+        decodes: NDArray[np.integer[Any]],
+        context: NDArray[np.integer[Any]],
     ) -> NDArray[np.bool_]:
         """Which steps lie outside what was measured, shape (n,); chunks and contexts by their mean in the step."""
         ranges = self.profile.ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,11 +111,11 @@ class StepCost(ABC):
 
     def outside(
         self,
-        prefill_tokens: NDArray[np.int64],
-        chunks: NDArray[np.int64],  # noqa: ARG002
-        chunk_past: NDArray[np.int64],  # noqa: ARG002
-        decodes: NDArray[np.int64],  # noqa: ARG002
-        context: NDArray[np.int64],  # noqa: ARG002
+        prefill_tokens: NDArray[np.integer[Any]],
+        chunks: NDArray[np.integer[Any]],  # noqa: ARG002
+        chunk_past: NDArray[np.integer[Any]],  # noqa: ARG002
+        decodes: NDArray[np.integer[Any]],  # noqa: ARG002
+        context: NDArray[np.integer[Any]],  # noqa: ARG002
     ) -> NDArray[np.bool_]:
         """Which steps lie outside the range that was measured, shape (n,).
 

@@ -8,7 +8,7 @@ from capsim.cost.step import Line, StepCost
 from capsim.engine.batch_state import BatchState
 from capsim.engine.configuration import EngineConfiguration
 from capsim.engine.hybrid_batch import HybridBatch
-from capsim.engine.leap import Leaps, leap_table, pack_leap
+from capsim.engine.leap import BUFFER, LeapRecord, pack_leap
 from capsim.engine.observation import Observation
 from capsim.engine.offload import OffloadTier
 from capsim.engine.plan import Plan
@@ -57,6 +57,7 @@ class Replica:
         self._plain_shape = not self._spread and self._window is None
         self._aborts: list[Sequence] = []
         self._leaps = bytearray()
+        self._record = LeapRecord(configuration.footprint)
         self._now = 0.0
         self._plan: Plan = NOTHING
         self._line = Line(0.0, 0.0, 0)
@@ -114,9 +115,10 @@ class Replica:
             context=decodes.context + steps * decodes.count,
         )
 
-    def leaps(self) -> Leaps:
-        """The leaps taken, shape (m, 14), columns as `LEAP_FIELDS`."""
-        return leap_table(self._leaps, self._footprint)
+    def leaps(self) -> LeapRecord:
+        """The leaps taken so far."""
+        self._record.keep(self._leaps)
+        return self._record
 
     # What can happen
 
@@ -296,6 +298,8 @@ class Replica:
             blocks - growth,
             state.pool.repeated * self.configuration.block_size - idle,
         )
+        if len(self._leaps) >= BUFFER:
+            self._record.keep(self._leaps)
         if self._ahead:
             state.seen_until = self._now + (line.total(steps - 1) if steps > 1 else 0.0)
         now = self._now = self._end

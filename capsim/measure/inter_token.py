@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,8 @@ Integers = NDArray[np.int64]
 
 MOST_STEPS = 5_000_000
 """Steps that are expanded one by one; a longer run is grouped."""
-AT_ONCE = 1 << 18
-"""Groups, about, that are expanded at a time."""
+AT_ONCE = 1 << 14
+"""Leaps that are expanded at a time."""
 RELATIVE_BOUND = 1e-3
 """How far above the true gap a grouped one can lie, as a share of it."""
 
@@ -65,29 +64,34 @@ def inter_token_gaps(
         unserved: tokens that failed requests still owed; each counts as an infinite gap.
         most_steps: steps that are expanded one by one.
     """
-    rows = (leaps.decodes > 0) & (leaps.steps > 0)
-    steps, decodes = leaps.steps[rows].astype(np.int64), leaps.decodes[rows]
-    first, slope = leaps.first[rows], leaps.slope[rows]
+    decoding = (leaps.decodes > 0) & (leaps.steps > 0)
+    differing = np.where(leaps.slope == 0, 1, leaps.steps)[decoding].sum()
+    bound = RELATIVE_BOUND if differing > most_steps else 0.0
+    seconds, count = [], []
+    for begin in range(0, len(decoding), AT_ONCE):
+        rows = begin + np.flatnonzero(decoding[begin : begin + AT_ONCE])
+        steps, first, slope = leaps.steps[rows].astype(np.int64), leaps.first[rows], leaps.slope[rows]
+        groups = _groups(steps, first, slope, bound)
+        longest, stands_for = _expanded(steps, first, slope, groups)
+        seconds.append(longest)
+        count.append(stands_for * np.repeat(leaps.decodes[rows], groups))
+    missing = [unserved] if unserved > 0 else []
+    return Gaps(
+        np.concatenate([*seconds, resumed_gaps, np.full(len(missing), np.inf)]),
+        np.concatenate([*count, np.ones(len(resumed_gaps), np.int64), np.array(missing, np.int64)]),
+        bound,
+    )
+
+
+def _groups(steps: Integers, first: Floats, slope: Floats, bound: float) -> Integers:
+    """Into how many groups the steps of each leap are cut, so that those of one differ by less than `bound`."""
     groups = np.where(slope == 0, 1, steps)
-    bound = 0.0
-    if groups.sum() > most_steps:
-        bound = RELATIVE_BOUND
-        shortest = np.minimum(first, first + (steps - 1) * slope)
-        groups = np.minimum(groups, np.ceil(steps * np.abs(slope) / (bound * shortest)).clip(1)).astype(
-            np.int64
-        )
-    ends = np.cumsum(groups)
-    total, resumed = int(groups.sum()), len(resumed_gaps)
-    seconds = np.full(total + resumed + int(unserved > 0), np.inf)
-    count = np.ones(len(seconds), np.int64)
-    seconds[total : total + resumed] = resumed_gaps
-    count[total + resumed :] = unserved
-    cuts = np.unique(np.searchsorted(ends, np.arange(0, total, AT_ONCE))).tolist()
-    for low, high in pairwise([*cuts, len(steps)]):
-        part, place = slice(low, high), slice(int(ends[low] - groups[low]), int(ends[high - 1]))
-        seconds[place], count[place] = _expanded(steps[part], first[part], slope[part], groups[part])
-        count[place] *= np.repeat(decodes[part], groups[part])
-    return Gaps(seconds, count, bound)
+    if not bound:
+        return groups
+    shortest = np.minimum(first, first + (steps - 1) * slope)
+    enough = np.ceil(steps * np.abs(slope) / (bound * shortest)).clip(1)
+    fewer: Integers = np.minimum(groups, enough).astype(np.int64)
+    return fewer
 
 
 def _expanded(steps: Integers, first: Floats, slope: Floats, groups: Integers) -> tuple[Floats, Integers]:

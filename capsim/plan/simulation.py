@@ -44,10 +44,11 @@ def run_simulation(
     concurrency: int | None = None,
     recorded: bool = False,
     requests: int | None = None,
-    jobs: int = 1,
     progress: Progress | None = None,
 ) -> Simulation:
     """Simulate the scenario's own fleet once, failures included.
+
+    The short runs that measure the saturated rate are made in this process: another takes longer to start.
 
     Args:
         deployment: what is simulated.
@@ -55,7 +56,6 @@ def run_simulation(
         concurrency: clients of a closed loop instead.
         recorded: replay the trace at its own times instead.
         requests: how many; by default the scenario's duration of them, in a closed loop 20 a client.
-        jobs: processes for the separate run that measures the saturated rate.
         progress: told of the experiments.
     """
     replicas = deployment.scenario.fleet.replicas
@@ -69,7 +69,7 @@ def run_simulation(
         experiment = replace(experiment, load="resample", rate=offered, duration=duration)
     log = record(deployment, experiment)
     sample = measure(deployment, experiment, log)
-    saturated = replicas * fmean(saturated_rates(Runner(deployment, jobs, progress=progress)))
+    saturated = replicas * fmean(saturated_rates(Runner(deployment, progress=progress)))
     return Simulation(
         deployment, experiment, log, sample, saturated, _overload(experiment, sample, saturated)
     )

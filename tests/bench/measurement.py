@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from capsim.engine import Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
 from tests.bench.load import Load
+from tests.engine.replicas import leap_table
 from tests.reference import ReferenceReplica, ReferenceSequence
 
 
@@ -64,7 +65,7 @@ def leaping(load: Load, count: int) -> Measurement:
         replica.submit(sequence, sequence.submitted)
     replica.advance(math.inf)
     seconds = time.process_time() - start
-    steps = int(replica.leaps()[:, LEAP_FIELDS.index("steps")].sum())
+    steps = int(leap_table(replica)[:, LEAP_FIELDS.index("steps")].sum())
     preemptions = sum(sequence.preemptions for sequence in sequences)
     cached = sum(sequence.cached for sequence in sequences) / sum(sequence.prompt for sequence in sequences)
     return Measurement(count, seconds, replica.plans, steps, replica.touched, preemptions, cached)

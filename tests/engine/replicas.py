@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
@@ -16,6 +18,12 @@ def replica_of(
     blocks: int = 1000, block_size: int = 4, max_num_seqs: int = 8, max_num_batched_tokens: int = 64
 ) -> Replica:
     return Replica(EngineConfiguration(blocks + 1, block_size, max_num_seqs, max_num_batched_tokens), SECOND)
+
+
+def leap_table(replica: Replica) -> NDArray[np.float64]:
+    """The leaps taken so far, shape (m, 14), columns as `LEAP_FIELDS`."""
+    record = replica.leaps()
+    return np.column_stack([record.column(name).astype(np.float64) for name in LEAP_FIELDS])
 
 
 def submit(replica: Replica, time: float, prompt: int, output: int, request: int = 0) -> Sequence:

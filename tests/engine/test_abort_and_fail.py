@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capsim.engine import Replica
-from tests.engine.replicas import DECODES, STEPS, moments, replica_of, submit
+from tests.engine.replicas import DECODES, STEPS, leap_table, moments, replica_of, submit
 from tests.engine.test_differential import (
     DYADIC,
     configuration,
@@ -52,7 +52,7 @@ def test_abort_of_a_prefilling_sequence_frees_what_it_computed() -> None:
     assert replica.observe(2.0).blocks == 0
     replica.advance(math.inf)
     assert (replica.outstanding, replica.lost_tokens) == (0, 0)
-    assert replica.leaps()[:, STEPS].sum() == 2
+    assert leap_table(replica)[:, STEPS].sum() == 2
 
 
 def test_abort_of_a_decoding_sequence_ends_it_at_the_next_boundary() -> None:
@@ -64,7 +64,7 @@ def test_abort_of_a_decoding_sequence_ends_it_at_the_next_boundary() -> None:
     assert (leaves.generated, replica.lost_tokens) == (5, 5)
     assert math.isnan(leaves.finish)
     assert (stays.finish, replica.finished) == (10.0, [stays])
-    assert replica.leaps()[:, [STEPS, DECODES]].tolist() == [[1, 0], [4, 2], [5, 1]]
+    assert leap_table(replica)[:, [STEPS, DECODES]].tolist() == [[1, 0], [4, 2], [5, 1]]
 
 
 @pytest.mark.parametrize(("time", "generated"), [(4.0, 4), (4.0 + 0.9e-9, 4), (4.0 + 1.1e-9, 5)])
@@ -147,7 +147,7 @@ def test_fail_keeps_whole_steps_and_loses_the_one_in_flight(case: Case, death: f
     assert {s.request for s in lost} == {s.request for s in told if not s.finish <= death}
     assert replica.lost_tokens == sum(s.generated for s in lost)
     assert (replica.blocks, replica.outstanding) == (0, 0)
-    assert replica.leaps()[:, STEPS].sum() == sum(s.start + s.seconds <= death for s in plain.steps)
+    assert leap_table(replica)[:, STEPS].sum() == sum(s.start + s.seconds <= death for s in plain.steps)
     assert replica.next_completion() == math.inf
     again = submit(replica, death + 1.0, prompt=1, output=1)
     replica.advance(math.inf)

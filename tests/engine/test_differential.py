@@ -15,6 +15,7 @@ from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
 from tests.cost.hardware import LLAMA_8B
 from tests.cost.profiles import SKEW, document, mixed, write
+from tests.engine.replicas import leap_table
 from tests.reference import ReferenceReplica, ReferenceSequence
 from tests.reference_hybrid import HybridReference
 from tests.reference_tiers import ReferenceTier
@@ -157,7 +158,7 @@ def same(case: Case, cost: StepCost = DYADIC) -> tuple[ReferenceReplica, Replica
 @given(cases())
 def test_exact_with_dyadic_costs(case: Case) -> None:
     plain, replica = same(case)
-    assert sum(int(row[1]) for row in replica.leaps()) == len(plain.steps)
+    assert sum(int(row[1]) for row in leap_table(replica)) == len(plain.steps)
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -195,7 +196,7 @@ def test_longest_plan_changes_nothing(case: Case, longest_plan: int) -> None:
 
 def leaps_are_the_steps(plain: ReferenceReplica, replica: Replica) -> None:
     """The leaps expand to the steps of the plain replica; their blocks and room are those of their first steps."""
-    leaps, expanded = replica.leaps(), []
+    leaps, expanded = leap_table(replica), []
     field = LEAP_FIELDS.index
     for row in leaps:
         start, steps, tokens, _, _, decodes, context, _, _, _, first, slope, _, _ = row
@@ -226,11 +227,11 @@ def test_leaps_expand_to_the_reference_steps(case: Case) -> None:
 def test_resumed_gaps_are_the_gaps_of_preempted_sequences(case: Case) -> None:
     _, expected = reference(case, DYADIC)
     replica, _ = fast(case, DYADIC)
-    decoded = sum(int(row[1] * row[5]) for row in replica.leaps())
+    decoded = sum(int(row[1] * row[5]) for row in leap_table(replica))
     assert decoded + len(replica.resumed_gaps) == sum(s.output - 1 for s in expected)
     gaps = [b - a for s in expected for a, b in zip(s.token_times, s.token_times[1:], strict=False)]
     assert sum(gaps) == pytest.approx(
-        sum(row[5] * (row[1] * row[10] + row[11] * row[1] * (row[1] - 1) / 2) for row in replica.leaps())
+        sum(row[5] * (row[1] * row[10] + row[11] * row[1] * (row[1] - 1) / 2) for row in leap_table(replica))
         + sum(replica.resumed_gaps),
         rel=1e-12,
     )

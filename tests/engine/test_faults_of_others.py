@@ -12,7 +12,7 @@ from capsim.engine.leap import LEAP_FIELDS
 from capsim.engine.sequence import Path
 from capsim.fleet import FleetConfiguration, Outcome
 from capsim.fleet.simulation import simulate
-from tests.engine.replicas import SECOND
+from tests.engine.replicas import SECOND, leap_table
 from tests.fleet.workload import requests_of
 
 PREFIX: Path = ((1, 40),)
@@ -53,7 +53,7 @@ def served(
 
 def computed(replica: Replica) -> int:
     """Tokens computed in all steps."""
-    leaps = dict(zip(LEAP_FIELDS, replica.leaps().T, strict=True))
+    leaps = dict(zip(LEAP_FIELDS, leap_table(replica).T, strict=True))
     return int((leaps["steps"] * (leaps["prefill_tokens"] + leaps["decodes"])).sum())
 
 

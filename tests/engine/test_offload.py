@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.offload import Tier
 from capsim.engine.sequence import Path
-from tests.engine.replicas import SECOND, moments
+from tests.engine.replicas import SECOND, leap_table, moments
 from tests.engine.test_differential import DYADIC, configuration, sequences_of
 from tests.strategies import Case, offload_cases
 
@@ -44,7 +44,7 @@ def test_a_loaded_prefix_starts_later_and_computes_less() -> None:
     late = submitted(replica, 2.0, 9, path=GREETING)
     replica.advance(math.inf)
     assert (late.cached, late.loaded, late.scheduled, late.finish) == (0, 8, 3.0, 4.0)
-    assert replica.leaps()[:, [0, 2]].tolist() == [[0.0, 9.0], [1.0, 24.0], [3.0, 1.0]]
+    assert leap_table(replica)[:, [0, 2]].tolist() == [[0.0, 9.0], [1.0, 24.0], [3.0, 1.0]]
 
 
 def test_what_the_gpu_has_is_not_loaded() -> None:

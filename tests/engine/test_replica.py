@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from capsim.cost.linear import LinearCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
-from tests.engine.replicas import BLOCKS, SECOND, moments, replica_of, submit
+from tests.engine.replicas import BLOCKS, SECOND, leap_table, moments, replica_of, submit
 from tests.engine.test_differential import DYADIC, configuration, fast, sequences_of, times
 from tests.strategies import Case, cases
 
@@ -112,7 +112,7 @@ def test_looking_changes_nothing(case: Case, looks: list[tuple[float, bool]]) ->
     assert times(sequences) == times(undisturbed)
     assert [s.preemptions for s in sequences] == [s.preemptions for s in undisturbed]
     assert (replica.plans, replica.touched) == (calm.plans, calm.touched)
-    assert replica.leaps().tolist() == calm.leaps().tolist()
+    assert leap_table(replica).tolist() == leap_table(calm).tolist()
 
 
 def test_a_decision_waits_until_the_clock_has_passed_its_boundary() -> None:
@@ -199,7 +199,7 @@ def test_a_request_that_needs_the_whole_pool_runs_alone() -> None:
     sequences = [submit(replica, 0.0, prompt=13, output=8, request=i) for i in range(2)]
     assert replica.configuration.admits(13, 8)
     replica.advance(math.inf)
-    assert replica.leaps()[:, BLOCKS].max() == 5
+    assert leap_table(replica)[:, BLOCKS].max() == 5
     assert [sequence.generated for sequence in sequences] == [8, 8]
     assert replica.blocks == 0
 

@@ -12,6 +12,7 @@ from capsim.cost.linear import LinearCost
 from capsim.cost.step import StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
+from tests.engine.replicas import leap_table
 
 SECOND = ConstantCost(1.0)
 
@@ -29,7 +30,7 @@ class Leap(NamedTuple):
 
 def leaps(replica: Replica) -> list[Leap]:
     columns = [LEAP_FIELDS.index(name) for name in Leap._fields]
-    return [Leap(*row) for row in replica.leaps()[:, columns].tolist()]
+    return [Leap(*row) for row in leap_table(replica)[:, columns].tolist()]
 
 
 def served(
@@ -76,7 +77,7 @@ def test_the_cost_sees_chunks_with_what_came_before_them() -> None:
     cost = LinearCost(base=1.0, per_query_key_pair=1.0)
     replica, (sequence,) = served(EngineConfiguration(100, 4, 8, 8), (0.0, 20, 1), cost=cost)
     assert sequence.finish == 3 + 36 + 100 + 74
-    assert replica.leaps()[:, LEAP_FIELDS.index("chunk_past")].tolist() == [0, 8, 16]
+    assert leap_table(replica)[:, LEAP_FIELDS.index("chunk_past")].tolist() == [0, 8, 16]
 
 
 def test_the_cost_sees_the_context_of_decodes_with_their_new_token() -> None:
@@ -128,7 +129,7 @@ def test_an_admitted_prompt_can_run_short_of_blocks_that_decodes_took() -> None:
 def test_max_num_seqs(limit: int) -> None:
     """5 requests of 3 steps each, `limit` at a time."""
     replica, sequences = served(EngineConfiguration(100, 4, limit, 64), *[(0.0, 2, 3)] * 5)
-    assert replica.leaps()[:, LEAP_FIELDS.index("running")].max() == limit
+    assert leap_table(replica)[:, LEAP_FIELDS.index("running")].max() == limit
     assert [sequence.finish for sequence in sequences] == [3.0 * (1 + i // limit) for i in range(5)]
 
 

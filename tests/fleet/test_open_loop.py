@@ -13,6 +13,7 @@ from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.fleet import FleetConfiguration, Latencies, Outcome, ReplicaState, RunLog
 from capsim.fleet.simulation import simulate
 from capsim.workload.requests import Requests
+from tests.engine.replicas import leap_table
 from tests.fleet.workload import COST, ENGINE, check_conservation, poisson, requests_of
 
 SECOND = ConstantCost(1.0)
@@ -40,7 +41,7 @@ def test_one_replica_is_the_engine_alone() -> None:
     replica.advance(math.inf)
     assert log.requests.finish.tolist() == [sequence.finish for sequence in sequences]
     assert log.requests.first_token.tolist() == [sequence.first_token for sequence in sequences]
-    assert log.leaps.start.tolist() == replica.leaps()[:, 0].tolist()
+    assert log.leaps.start.tolist() == leap_table(replica)[:, 0].tolist()
     assert log.end == log.requests.finish.max()
     check_conservation(log)
 
