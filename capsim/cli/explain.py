@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from capsim.cli.folder import RunFolder, json_text
+from capsim.cli.options import run_folder_options
 from capsim.cli.report import RESULT, read_result
 from capsim.errors import BadInput, Fault
 from capsim.report.explain import explained_infeasible, explained_plan
@@ -19,8 +20,7 @@ EXPLANATIONS = {
 
 
 @click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@run_folder_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -14,6 +14,17 @@ from capsim.scenario import Scenario, load
 Command = Callable[..., Any]
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+seed_option = click.option("--seed", type=click.IntRange(min=0), help="Random seed; replaces the scenario's.")
+override_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a key of the scenario, e.g. --set engine.max_num_seqs=128. May be repeated.",
+)
+
+
 def scenario_options(command: Command) -> Command:
     """What every command takes: the scenario file, changes to it, and where and how the answer goes."""
     for decorate in (
@@ -29,15 +40,9 @@ def scenario_options(command: Command) -> Command:
             type=click.Path(path_type=Path, file_okay=False),
             help="Folder for the result; made if need be.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-        click.option("--seed", type=click.IntRange(min=0), help="Random seed; replaces the scenario's."),
-        click.option(
-            "--set",
-            "overrides",
-            multiple=True,
-            metavar="PATH=VALUE",
-            help="Change a key of the scenario, e.g. --set engine.max_num_seqs=128. May be repeated.",
-        ),
+        json_option,
+        seed_option,
+        override_option,
         click.argument("scenario_file", metavar="SCENARIO", type=click.Path(path_type=Path)),
     ):
         command = decorate(command)
@@ -52,3 +57,9 @@ def read_scenario(path: Path, overrides: tuple[str, ...], seed: int | None) -> S
     """
     changes = overrides if seed is None else (*overrides, f"seed={seed}")
     return load(path, changes)
+
+
+def run_folder_options(command: Command) -> Command:
+    """What a command takes that reads a run folder: the folder, and how the answer goes."""
+    folder = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+    return folder(json_option(command))

@@ -10,6 +10,7 @@ import click
 
 from capsim import __version__
 from capsim.cli.folder import RunFolder, json_text
+from capsim.cli.options import run_folder_options
 from capsim.errors import BadInput, Fault, Infeasible
 from capsim.plan.infeasible import infeasible_result
 from capsim.report.text import plan_text, run_text
@@ -25,8 +26,7 @@ INFEASIBLE = "capsim.infeasible"
 
 
 @click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@run_folder_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -10,7 +10,7 @@ import click
 from capsim.benchmark.reader import read_benchmark
 from capsim.benchmark.record import BenchmarkRun
 from capsim.cli.folder import RunFolder, json_text
-from capsim.cli.options import read_scenario
+from capsim.cli.options import json_option, override_option, read_scenario, seed_option
 from capsim.cli.progress import Watch
 from capsim.errors import BadInput, Fault
 from capsim.plan.deployment import deploy
@@ -46,15 +46,9 @@ Read = TypeVar("Read")
     metavar="METRIC=SHARE,...",
     help="Largest errors, e.g. ttft=10%,tpot=5%, of mean, p50 and p95; exit code 3 if one is missed.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a key of the scenario, e.g. --set engine.max_num_seqs=128. May be repeated.",
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Random seed; replaces the scenario's.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@override_option
+@seed_option
+@json_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

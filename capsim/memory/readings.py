@@ -18,8 +18,19 @@ RUN, ENGINE, LOG = "run", "engine", "log"
 SAID = {RUN: "measured by calibrate run", ENGINE: "told by the engine", LOG: "printed by the engine"}
 
 
+class _Sourced:
+    """Something that was measured by somebody."""
+
+    source: str
+
+    @property
+    def of_engine(self) -> bool:
+        """Whether an engine measured itself: with its communication buffers and the encoder for images."""
+        return self.source != RUN
+
+
 @dataclass(frozen=True)
-class Reading:
+class Reading(_Sourced):
     """One figure.
 
     Attributes:
@@ -34,11 +45,6 @@ class Reading:
     source: str
     version: str
 
-    @property
-    def of_engine(self) -> bool:
-        """Whether an engine measured itself: with its communication buffers and the encoder for images."""
-        return self.source != RUN
-
 
 @dataclass(frozen=True)
 class Peak:
@@ -50,18 +56,13 @@ class Peak:
 
 
 @dataclass(frozen=True)
-class Peaks:
+class Peaks(_Sourced):
     """Peaks by the tokens of the batch, increasing; at least one. The other attributes are those of a `Reading`."""
 
     points: tuple[Peak, ...]
     tag: str
     source: str
     version: str
-
-    @property
-    def of_engine(self) -> bool:
-        """See `Reading.of_engine`."""
-        return self.source != RUN
 
 
 @dataclass(frozen=True)
