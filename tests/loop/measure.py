@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=2.0, help="of controlled batches")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each replay")
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     take_precedence()

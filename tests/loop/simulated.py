@@ -42,12 +42,14 @@ class Compared:
         load, repeat: which run.
         requests: how many.
         rate: requests a second.
-        speed: seconds of its probes over seconds by the profile; all steps of the simulation are so much longer.
-        steady: the same of the probes after it over those before it.
+        speed: seconds of the steps that it logged over seconds by the profile; all steps of the simulation are so much
+            longer.
+        probes: the same of the fixed work before it and after it.
         decode_steps, prompt_steps: error of the scaled profile on the batches that the run logged, without any
             engine model.
         noise: 95th percentile over median of the seconds of decode steps, each over its seconds by the profile.
         measured, simulated: figures, milliseconds and tokens/s.
+        by_probes: the figures of a simulation whose speed is the mean of the probes'.
         preemptions: measured and simulated.
         cached: tokens found in the cache, measured and simulated.
     """
@@ -57,18 +59,20 @@ class Compared:
     requests: int
     rate: float
     speed: float
-    steady: float
+    probes: tuple[float, float]
     decode_steps: float
     prompt_steps: float
     noise: float
     measured: Figures
     simulated: Figures
+    by_probes: Figures
     preemptions: tuple[int, int]
     cached: tuple[int, int]
 
-    def error(self, figure: str) -> float:
+    def error(self, figure: str, *, by_probes: bool = False) -> float:
         """(simulated - measured) / measured."""
-        return self.simulated[figure] / self.measured[figure] - 1
+        simulated = self.by_probes if by_probes else self.simulated
+        return simulated[figure] / self.measured[figure] - 1
 
 
 @cache
@@ -94,17 +98,10 @@ def compare(folder: Path) -> list[Compared]:
 
 
 def _compared(run: Run, folder: Path, cost: StepCost) -> Compared:
-    [load] = (load for load in LOADS if load.name == run.load)
     probes, logged = read(run.probes(folder)).steps, read(run.steps(folder)).steps
-    speeds = [_speed(each, cost) for each in _halves(probes)]
-    speed = sum(speeds) / len(speeds)
-    log = simulate(
-        simulated_requests(run.requests),
-        FleetConfiguration(1),
-        load.service.configuration(run.kv_tokens),
-        ScaledCost(cost, speed),
-    )
-    check_conservation(log)
+    before, after = (_speed(each, cost) for each in _halves(probes))
+    speed = _total_speed(logged, cost)
+    log = _simulated(run, ScaledCost(cost, speed))
     chunks = [step for step in logged if step.batch.chunks]
     alone = [step for step in logged if not step.batch.chunks]
     return Compared(
@@ -113,15 +110,24 @@ def _compared(run: Run, folder: Path, cost: StepCost) -> Compared:
         len(run.requests),
         run.rate,
         speed,
-        speeds[1] / speeds[0],
+        (before, after),
         speed / _total_speed(alone, cost) - 1,
         speed / _total_speed(chunks, cost) - 1,
         _noise(alone, cost),
         figures(np.array(run.sent), [np.array(times) for times in run.tokens]),
         simulated_figures(log),
+        simulated_figures(_simulated(run, ScaledCost(cost, (before + after) / 2))),
         (_preemptions(run.steps(folder)), int(log.requests.preemptions.sum())),
         (sum(run.cached), int(log.requests.cached.sum())),
     )
+
+
+def _simulated(run: Run, cost: StepCost) -> RunLog:
+    [load] = (load for load in LOADS if load.name == run.load)
+    engine = load.service.configuration(run.kv_tokens)
+    log = simulate(simulated_requests(run.requests), FleetConfiguration(1), engine, cost)
+    check_conservation(log)
+    return log
 
 
 def _halves(probes: Sequence[EngineStep]) -> tuple[Sequence[EngineStep], Sequence[EngineStep]]:

@@ -15,7 +15,7 @@ from capsim.fleet import FleetConfiguration
 from capsim.fleet.simulation import simulate
 from tests.loop.load import BLOCK, LOADS, Load, simulated_requests
 from tests.loop.measured import figures
-from tests.loop.outcome import FIGURES, KEPT, NOISE, Outcome, kept, outcome_of, table
+from tests.loop.outcome import FIGURES, KEPT, Outcome, kept, outcome_of, table
 from tests.loop.simulated import simulated_figures
 from tests.reference import ReferenceReplica, ReferenceSequence
 
@@ -26,34 +26,30 @@ with_engine = pytest.mark.skipif(
 
 
 @cache
-def measured() -> Outcome:
+def measured(attempt: int) -> Outcome:
     """The engine of this machine, measured once for all tests, in a process of its own."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", "-m", "tests.loop.measure", folder]
         run(command, check=True, cwd=Path(__file__).parents[2], start_new_session=True)
         outcome = outcome_of(Path(folder))
-    print(*table(outcome).text(), sep="\n")
+    print(f"\nMeasurement {attempt}", *table(outcome).text(), sep="\n")
     return outcome
 
 
 @with_engine
-@pytest.mark.parametrize("figure", FIGURES)
-def test_a_simulation_with_the_profile_just_measured_is_inside_the_target(figure: str) -> None:
-    outcome = measured()
-    runs = list(outcome.judged(figure))
-    if not runs:
-        pytest.skip(
-            "the machine's speed changed during every run: nothing can be judged; try again when it is idle"
-        )
-    for each in runs:
-        if (each.load, figure) != NOISE:
-            assert abs(each.error(figure)) <= outcome.allowed(each, figure), (each.load, each.repeat)
+def test_a_simulation_with_the_profile_just_measured_is_inside_the_target() -> None:
+    """What is outside is measured anew: a defect is there again, other work of the machine elsewhere."""
+    missed = measured(1).missed()
+    if missed:
+        print("outside, therefore measured again:", sorted(missed))
+        missed &= measured(2).missed()
+    assert not missed
 
 
 @with_engine
 def test_prefixes_are_found_and_starved_kv_preempts_as_simulated() -> None:
     """Counts: hits depend on which blocks are still there, preemptions on how sequences overlap in time."""
-    for each in measured().runs:
+    for each in measured(1).runs:
         [load] = (load for load in LOADS if load.name == each.load)
         real, simulated = each.cached
         assert (real > 0) == (simulated > 0) == (load.service.caching)

@@ -18,7 +18,7 @@ from calibrate.command import calibrate
 from calibrate.microbenchmark.cpu import CpuDevice
 from calibrate.microbenchmark.limits import limits_of
 from calibrate.microbenchmark.raw_file import read_raw
-from calibrate.microbenchmark.run_command import Run
+from calibrate.microbenchmark.run import Run
 from calibrate.microbenchmark.torch_bench import TorchBench
 from capsim.cost import load_profile
 from tests.calibrate.microbenchmark.fake_bench import RANK, TINY
@@ -32,26 +32,34 @@ LIMITS: dict[str, Any] = {"max_num_batched_tokens": 256, "max_num_seqs": 32, "ma
 RANGES = [word for name, value in LIMITS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
-@pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(folder: Path) -> Path:
     """With one thread and the clock of its CPU time, which leaves out other processes' turns but not their share of
     caches and memory."""
-    out = tmp_path_factory.mktemp("measured") / "raw.jsonl"
+    out = folder / "raw.jsonl"
     bench = TorchBench(CpuDevice(1, time.thread_time))
     limits = limits_of(RANK, bench.machine.memory, graphs=False, **LIMITS)
     Run.of(bench, RANK, str(TINY), limits, MINUTES, out).measure()
     return out
 
 
-@pytest.fixture(scope="module")
-def answer(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def fitted(raw: Path, folder: Path) -> dict[str, Any]:
     """What ``capsim calibrate fit`` says of it."""
     printed = io.StringIO()
-    profile = tmp_path_factory.mktemp("fitted") / "profile.json"
+    profile = folder / "profile.json"
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         calibrate.main(["fit", str(raw), "--out", str(profile), "--json"], standalone_mode=False)
     found: dict[str, Any] = json.loads(printed.getvalue())
     return found
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return measured(tmp_path_factory.mktemp("measured"))
+
+
+@pytest.fixture(scope="module")
+def answer(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return fitted(raw, tmp_path_factory.mktemp("fitted"))
 
 
 def test_every_case_was_measured(raw: Path) -> None:
@@ -60,8 +68,17 @@ def test_every_case_was_measured(raw: Path) -> None:
     assert all(row.sample is None or row.sample.repeats >= 5 for row in rows)
 
 
-def test_whole_steps_are_predicted(answer: dict[str, Any]) -> None:
-    """Within the aim, or within how well the same steps repeat on this machine while it is shared with others.
+def test_whole_steps_are_predicted(answer: dict[str, Any], tmp_path: Path) -> None:
+    """What is outside is measured anew: a defect is there again, other work of the machine elsewhere."""
+    missed = outside(answer)
+    if missed:
+        print("outside, therefore measured again:", sorted(missed))
+        missed &= outside(fitted(measured(tmp_path), tmp_path))
+    assert not missed
+
+
+def outside(answer: dict[str, Any]) -> set[tuple[str, str]]:
+    """Regimes whose steps are predicted neither within the aim nor as well as the same steps repeat on this machine.
 
     What slows a machine down for a while does so for any regime, and each has few steps: the least repeatable regime
     decides for all. Steps and the tables that predict them were measured at different times, and both carry the noise.
@@ -69,9 +86,13 @@ def test_whole_steps_are_predicted(answer: dict[str, Any]) -> None:
     noise = math.sqrt(2) * max(max(each["spread"], each["again"] or 0.0) for each in answer["repeats"])
     print(json.dumps({"steps": answer["steps"], "repeats": answer["repeats"]}, indent=1))
     assert len(answer["steps"]) >= 3
-    for case in answer["steps"]:
-        assert case["median"] <= max(MEDIAN, noise)
-        assert case["p90"] <= max(P90, TAIL * noise)
+    bounds = {"median": max(MEDIAN, noise), "p90": max(P90, TAIL * noise)}
+    return {
+        (case["regime"], figure)
+        for case in answer["steps"]
+        for figure, bound in bounds.items()
+        if case[figure] > bound
+    }
 
 
 def test_the_profile_can_be_used(answer: dict[str, Any]) -> None:
