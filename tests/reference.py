@@ -84,6 +84,13 @@ class ReferenceStep:
 Work = list[tuple[ReferenceSequence, int]]
 """What a step computes: sequences, and how many of their tokens."""
 
+MOST_IN_VAIN = 10_000
+"""More preemptions without a token between them than any of the drawn cases that end has, by far."""
+
+
+class NoHeadway(Exception):
+    """Sequences take each other's blocks for ever."""
+
 
 class ReferenceReplica:
     """Serves sequences; with `checked` the state is checked after every plan and every step, which is slow."""
@@ -121,6 +128,7 @@ class ReferenceReplica:
         self.running: list[ReferenceSequence] = []
         self.steps: list[ReferenceStep] = []
         self.handled = 0
+        self.in_vain = 0
 
     @property
     def free(self) -> deque[ReferenceBlock]:
@@ -354,6 +362,9 @@ class ReferenceReplica:
 
     def preempt(self, sequence: ReferenceSequence) -> None:
         """Take all its blocks; those that it was to fill in this step hold nothing."""
+        self.in_vain += 1
+        if self.in_vain > MOST_IN_VAIN:
+            raise NoHeadway
         for block in sequence.blocks[sequence.computed // self.block_size :]:
             self.pool.forget(block)
         self.write(sequence)
@@ -379,6 +390,7 @@ class ReferenceReplica:
         sequence.computed += new
 
     def generate(self, sequence: ReferenceSequence, now: float) -> None:
+        self.in_vain = 0
         sequence.generated += 1
         sequence.decoding = True
         sequence.token_times.append(now)

@@ -53,6 +53,7 @@ class AsyncReference(ReferenceReplica):
         for sequence, new in work:
             sequence.computed += new
             if sequence.computed == sequence.tokens:
+                self.in_vain = 0
                 sequence.generated += 1
                 sequence.decoding = True
                 sequence.ending = sequence.generated == sequence.output

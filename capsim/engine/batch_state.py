@@ -33,6 +33,7 @@ class BatchState:
         uneven: as long as a prompt of a smaller serial number is half computed, a decode may find no token left.
         loading: waiting sequences whose blocks are read from a tier, or were and wait for more.
         admissions: sequences admitted so far; the next one's serial number.
+        in_vain: preemptions one after another of which no token came.
         touched: sequences handled one by one, a measure of the work done.
     """
 
@@ -42,6 +43,7 @@ class BatchState:
         "admissions",
         "arrivals",
         "decodes",
+        "in_vain",
         "last_arrival",
         "leaving",
         "loading",
@@ -70,7 +72,7 @@ class BatchState:
         self.seen_until = math.inf
         self.last_arrival = -math.inf
         self.admissions = self.arrivals = self.uneven = 0
-        self.touched = 0
+        self.touched = self.in_vain = 0
 
     @property
     def running(self) -> int:

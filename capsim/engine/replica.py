@@ -358,6 +358,7 @@ class Replica:
         """All that was owed is computed: a token appears, and the sequence decodes from the next step on."""
         state = self._state
         state.prefilling.remove(sequence)
+        state.in_vain = 0
         if sequence.generated == 0:
             sequence.first_token = now
         else:

@@ -11,9 +11,12 @@ from capsim.engine.plan import Plan
 from capsim.engine.prefix_cache import Hit
 from capsim.engine.sequence import Sequence
 from capsim.engine.walk import Walk
+from capsim.errors import Infeasible
 
 TIE = 1e-9
 """Seconds: what happens this close after a step boundary counts as present at it."""
+MARGIN = 1000
+"""Preemptions in vain beyond those that slow prompts explain: arrivals of a higher priority may cause some more."""
 
 NOWHERE: Parts = []
 NOTHING = Plan((), (), 0, 0)
@@ -80,6 +83,7 @@ class VllmScheduler:
         self._block_size = configuration.block_size
         self._reserve_full_prompt = configuration.reserve_full_prompt
         self._watermark = configuration.watermark_blocks
+        self._most_in_vain = MARGIN + configuration.usable_blocks * configuration.block_size
         self._offloads = bool(configuration.tiers)
         # Windows free blocks while sequences decode. Where a tier is asked for what the GPU no longer has, loading it
         # may take less room than the first chunk that was looked for before.
@@ -98,6 +102,8 @@ class VllmScheduler:
                 walk = Walk(self._configuration, state, self._taken)
                 walk.run(now)
                 growth, preempted = walk.growth, walk.preempted
+                if preempted:
+                    self._count_in_vain(state)
                 step = self._step_of(state, walk)
             if state.waiting and not preempted:
                 self._admit(state, step, growth, now)
@@ -109,6 +115,28 @@ class VllmScheduler:
             return Plan((), (), 1, growth)
         ahead = 1 if state.waiting and self._may_admit_next(state) else decodes.steps_to_next_end()
         return Plan((), (), decodes.steps_within(pool.usable - pool.held, ahead), growth)
+
+    def _count_in_vain(self, state: BatchState) -> None:
+        """Tell sequences that take each other's blocks for ever from those that get on.
+
+        Each prompt that completes and each decode is a token, of which there are so many. In between, the first prompt
+        gains one token a step at the least, up to what the KV cache holds.
+
+        Raises:
+            Infeasible: they have not got on for longer than that.
+        """
+        state.in_vain = 0 if state.decodes.count else state.in_vain + 1
+        if state.in_vain > self._most_in_vain:
+            raise Infeasible(
+                f"the engine gets no further: {state.in_vain:,} times one after another sequences took each other's KV "
+                f"blocks, {state.pool.usable:,} in all, before any of them had its next token",
+                (
+                    "more KV blocks",
+                    "scheduler_reserve_full_isl: true, so that a prompt starts only where all of it fits",
+                    "no long_prefill_token_threshold, so that one prompt is computed at a time",
+                    "no KV offload: waiting sequences hold the blocks that they load",
+                ),
+            )
 
     def _may_admit_next(self, state: BatchState) -> bool:
         """Whether the next step may admit somebody whom this one could not, though nobody ends in between."""

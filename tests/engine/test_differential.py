@@ -13,10 +13,11 @@ from capsim.cost.shape import BatchShape
 from capsim.cost.step import UNBOUNDED, Line, StepCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
+from capsim.errors import Infeasible
 from tests.cost.hardware import LLAMA_8B
 from tests.cost.profiles import SKEW, document, mixed, write
 from tests.engine.replicas import leap_table
-from tests.reference import ReferenceReplica, ReferenceSequence
+from tests.reference import NoHeadway, ReferenceReplica, ReferenceSequence
 from tests.reference_hybrid import HybridReference
 from tests.reference_tiers import ReferenceTier
 from tests.strategies import Case, cases, hybrid_cases, offload_cases
@@ -136,6 +137,27 @@ def fast(case: Case, cost: StepCost, longest_plan: int | None = None) -> tuple[R
     assert replica.outstanding == 0
     assert len(replica.finished) == len(sequences)
     return replica, sequences
+
+
+def same_if_it_ends(case: Case) -> None:
+    """Serve a case with both, step by step the same; or neither gets on."""
+    try:
+        plain, replica = same(case)
+    except NoHeadway:
+        with pytest.raises(Infeasible, match="the engine gets no further"):
+            fast(case, DYADIC)
+    else:
+        leaps_are_the_steps(plain, replica)
+
+
+def times_if_it_ends(
+    case: Case, cost: StepCost, longest_plan: int | None = None
+) -> list[tuple[float, float, float]] | None:
+    """None: it does not end."""
+    try:
+        return times(fast(case, cost, longest_plan)[1])
+    except Infeasible:
+        return None
 
 
 def times(sequences: list[Sequence] | list[ReferenceSequence]) -> list[tuple[float, float, float]]:

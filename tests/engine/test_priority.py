@@ -13,7 +13,16 @@ from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.errors import BadInput
 from tests.engine.replicas import SECOND
 from tests.engine.test_async import compared
-from tests.engine.test_differential import DYADIC, SpreadCost, fast, leaps_are_the_steps, same, times
+from tests.engine.test_differential import (
+    DYADIC,
+    SpreadCost,
+    fast,
+    leaps_are_the_steps,
+    same,
+    same_if_it_ends,
+    times,
+    times_if_it_ends,
+)
 from tests.engine.test_scheduler import Leap, leaps
 from tests.engine.test_short_chunks import caching
 from tests.strategies import Case, cases, hybrid_cases, in_short_chunks, offload_cases, with_priorities
@@ -42,7 +51,7 @@ def test_exact_with_tiers_and_with_windows(case: Case) -> None:
 @EXACT
 @given(in_short_chunks(with_priorities(st.one_of(cases(), offload_cases(), hybrid_cases()))))
 def test_exact_with_prompts_in_short_chunks(case: Case) -> None:
-    leaps_are_the_steps(*same(case))
+    same_if_it_ends(case)
 
 
 @EXACT
@@ -54,9 +63,7 @@ def test_exact_with_steps_planned_ahead(case: Case) -> None:
 @settings(max_examples=100, deadline=None)
 @given(with_priorities(st.one_of(cases(), offload_cases(), hybrid_cases())), st.integers(1, 7))
 def test_the_horizon_changes_nothing(case: Case, longest_plan: int) -> None:
-    _, sequences = fast(case, SpreadCost())
-    _, capped = fast(case, SpreadCost(), longest_plan)
-    assert times(sequences) == times(capped)
+    assert times_if_it_ends(case, SpreadCost()) == times_if_it_ends(case, SpreadCost(), longest_plan)
 
 
 @settings(max_examples=100, deadline=None)

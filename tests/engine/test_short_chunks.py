@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capsim.engine import EngineConfiguration, Replica, Sequence
+from capsim.engine.offload import Tier
 from capsim.engine.sequence import Path
-from capsim.errors import BadInput
+from capsim.errors import BadInput, Infeasible
 from tests.engine.replicas import SECOND
 from tests.engine.test_async import compared
-from tests.engine.test_differential import DYADIC, SpreadCost, fast, leaps_are_the_steps, same, times
+from tests.engine.test_differential import (
+    DYADIC,
+    SpreadCost,
+    fast,
+    leaps_are_the_steps,
+    reference,
+    same,
+    same_if_it_ends,
+    times,
+    times_if_it_ends,
+)
 from tests.engine.test_scheduler import Leap, leaps, served
+from tests.reference import NoHeadway
 from tests.strategies import Case, cases, hybrid_cases, in_short_chunks, offload_cases
 
 EXACT = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +54,7 @@ def test_exact_with_prompts_that_begin_alike(case: Case) -> None:
 @EXACT
 @given(in_short_chunks(st.one_of(offload_cases(), hybrid_cases())))
 def test_exact_with_tiers_and_with_windows(case: Case) -> None:
-    leaps_are_the_steps(*same(case))
+    same_if_it_ends(case)
 
 
 @EXACT
@@ -53,9 +66,7 @@ def test_exact_with_steps_planned_ahead(case: Case) -> None:
 @settings(max_examples=100, deadline=None)
 @given(in_short_chunks(st.one_of(cases(), offload_cases(), hybrid_cases())), st.integers(1, 7))
 def test_the_horizon_changes_nothing(case: Case, longest_plan: int) -> None:
-    _, sequences = fast(case, SpreadCost())
-    _, capped = fast(case, SpreadCost(), longest_plan)
-    assert times(sequences) == times(capped)
+    assert times_if_it_ends(case, SpreadCost()) == times_if_it_ends(case, SpreadCost(), longest_plan)
 
 
 @settings(max_examples=100, deadline=None)
@@ -65,6 +76,36 @@ def test_a_threshold_of_the_budget_changes_nothing(case: Case) -> None:
     limited = replace(case, long_prefill_token_threshold=case.max_num_batched_tokens)
     _, others = fast(limited, DYADIC)
     assert times(sequences) == times(others)
+
+
+ENDLESS = Case(
+    requests=[(0.0, 22, 4), (0.0, 29, 4), (0.078125, 17, 5), (0.09375, 21, 1), (0.0, 2, 5)],
+    block_size=4,
+    usable_blocks=12,
+    max_num_seqs=32,
+    max_num_batched_tokens=32,
+    reserve_full_prompt=False,
+    enable_prefix_caching=True,
+    paths=[(), (), (), (), ()],
+    watermark_blocks=0,
+    tiers=(Tier("tier", 24, 2.0**-12, 2.0**-9),),
+    long_prefill_token_threshold=3,
+)
+"""Sequences that wait hold what they load from the tier, and the one that runs loses its own for want of a block."""
+
+
+def test_sequences_that_take_each_others_blocks_for_ever_are_told_apart() -> None:
+    with pytest.raises(NoHeadway):
+        reference(ENDLESS, DYADIC)
+    with pytest.raises(Infeasible, match=r"1,049 times .* 12 in all(.|\n)*scheduler_reserve_full_isl: true"):
+        fast(ENDLESS, DYADIC)
+
+
+@pytest.mark.parametrize(
+    "change", [{"reserve_full_prompt": True}, {"long_prefill_token_threshold": 0}, {"tiers": ()}]
+)
+def test_each_remedy_that_is_named_ends_them(change: dict[str, Any]) -> None:
+    leaps_are_the_steps(*same(replace(ENDLESS, **change)))
 
 
 def test_a_negative_threshold_is_refused() -> None:
