@@ -98,3 +98,14 @@ def test_the_quick_start_is_shown_with_its_answer() -> None:
     assert lines[start + 1] == f"    .venv/bin/{QUICK_START}"
     assert lines[tests].startswith("    python3 -m venv")
     assert f"$ {QUICK_START}" in lines
+
+
+@pytest.mark.parametrize("page", ["fidelity", "public"])
+def test_figures_of_a_comparison_are_those_of_its_page(page: str) -> None:
+    """README says in one sentence what a page says at length, and names it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [item] = [item for item in text.split("\n- ") if f"](docs/background/{page}.md)" in item.split("\n\n")[0]]
+    shown = (ROOT / "docs" / "background" / f"{page}.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d+(?:\.\d+)?%", item.split("\n\n")[0])
+    assert figures
+    assert [figure for figure in figures if figure not in shown] == []
