@@ -13,7 +13,8 @@ import click
 import numpy as np
 
 from calibrate.columns import columns, milliseconds, percent
-from calibrate.importers.steps import StepSource
+from calibrate.importers.step_source import StepSource
+from calibrate.options import json_option
 from calibrate.probe import cost_of, is_outside, probe_batches
 from calibrate.regime import Kind, errors_of, kind_of, shape_text
 from calibrate.show import error_lines
@@ -85,7 +86,7 @@ class Comparison:
     "--from", "source", type=click.Choice(STEP_SOURCES), help="FILE holds measured steps of this kind."
 )
 @click.option("--force", is_flag=True, help="Compare what holds for different models, dtypes or ranks.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def check(profile_file: Path, against: Path, source: str | None, force: bool, as_json: bool) -> None:
     """Check a profile against another, or against measured steps; the exit code does not depend on the verdict.
 

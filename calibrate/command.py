@@ -18,9 +18,11 @@ from calibrate.memory.command import memory
 from calibrate.microbenchmark.fit_command import fit_command
 from calibrate.microbenchmark.plan_command import plan_command
 from calibrate.microbenchmark.run_command import run_command
+from calibrate.options import json_option
 from calibrate.show import show
+from calibrate.stated import check_ranks, stated_model
 from capsim import units
-from capsim.catalog import Gpu, Model, load_gpu, load_model
+from capsim.catalog import Gpu, Model, load_gpu
 from capsim.cost import Profile
 from capsim.errors import BadInput, Fault
 
@@ -75,7 +77,7 @@ def _sources() -> str:
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The profile to write."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def import_(
     path: Path,
     source: str,
@@ -102,8 +104,10 @@ def import_(
     if scale_to is not None and source not in SCALING:
         what = f"{source} is read as it was measured"
         raise BadInput(Fault("--scale-to", what, "", f"--from {' or '.join(SCALING)}"))
+    shapes = stated_model(model)
+    check_ranks(shapes, tp)
     request = ImportRequest(
-        model=load_model(model),
+        model=shapes,
         gpu=gpu,
         dtype=dtype,
         kv_dtype=kv_dtype,

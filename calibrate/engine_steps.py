@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.chunks import equal_chunks
-from calibrate.draft import SourceFile
+from calibrate.provenance import SourceFile
 from calibrate.table import Table, read_table, read_text
 from capsim.cost import BatchShape, Chunk
 from capsim.errors import BadInput, Fault

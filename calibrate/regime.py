@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calibrate.draft import HeldOut
 from capsim.cost import BatchShape
+from capsim.cost.profile_tables import HeldOut
 
 REGIMES = ("prefill", "decode", "mixed")
 SIZES = ("small", "large")

@@ -12,12 +12,13 @@ import click
 
 from calibrate.columns import columns, milliseconds, percent, sentences, terms
 from calibrate.composed import Composed, composed_steps
-from calibrate.draft import HeldOut
 from calibrate.memory.shown import memory_rows
+from calibrate.options import json_option
 from calibrate.probe import cost_of, model_of, probe_batches
 from calibrate.regime import errors_of
 from capsim.catalog import gpu_names, load_gpu
 from capsim.cost import BatchShape, Profile, ProfileCost, RooflineCost, load_profile
+from capsim.cost.profile_tables import HeldOut
 from capsim.errors import BadInput, Fault
 
 
@@ -88,7 +89,7 @@ class Shown:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the figures (PNG); made if need be.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def show(profile_file: Path, out: Path | None, as_json: bool) -> None:
     """Show a profile: provenance, ranges, tables, composed steps beside the roofline, and figures.
 

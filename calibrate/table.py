@@ -8,7 +8,7 @@ import gzip
 import io
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -118,19 +118,19 @@ def read_table(path: Path, required: Sequence[str], delimiter: str = ",") -> Tab
             too many cells, or ends inside a line.
     """
     source, text = str(path), read_text(path)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header = [name.strip() for name in next(rows, [])]
+    rows = _rows(text, source, delimiter)
+    header = [name.strip() for name in next(rows, (1, []))[1]]
     if not any(header):
         raise BadInput(Fault(source, "is empty", "", f"a header with {', '.join(required)}", "", 1, 1))
     faults = _header_faults(source, header, required)
     kept: list[list[str]] = []
     lines: list[int] = []
-    for cells in rows:
+    for line, cells in rows:
         if len(cells) == len(header):
             kept.append([cell.strip() for cell in cells])
-            lines.append(rows.line_num)
+            lines.append(line)
         elif cells:
-            faults.append(_width_fault(source, rows.line_num, len(cells), len(header)))
+            faults.append(_width_fault(source, line, len(cells), len(header)))
     if not faults and not kept:
         faults.append(Fault(source, "has a header and no rows"))
     if not faults and not text.endswith(("\n", "\r")):
@@ -140,6 +140,17 @@ def read_table(path: Path, required: Sequence[str], delimiter: str = ",") -> Tab
         raise BadInput(*faults[:_MOST_FAULTS])
     columns = {name: tuple(row[place] for row in kept) for place, name in enumerate(header)}
     return Table(source, columns, np.asarray(lines, dtype=np.int64))
+
+
+def _rows(text: str, source: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row's last line and its cells."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:  # a cell without end
+        line = max(1, reader.line_num)
+        raise BadInput(Fault(source, f"is no CSV: {error}", "", "cells of a table", "", line, 1)) from error
 
 
 def read_text(path: Path) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -22,10 +22,10 @@ from calibrate.engine.replay import replay_trace
 from calibrate.engine.result import result
 from calibrate.engine.trace import BLOCK_SIZE, at_rate, read_trace
 from calibrate.engine_steps import EngineHeader, read
+from calibrate.options import LIMITS, Command, json_option, limit_options
 from capsim.cost.profile_tables import MODEL_SHAPES
 from capsim.errors import BadInput, Fault
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--engine",
@@ -35,27 +35,7 @@ _OPTIONS = (
         help="Installed in this Python.",
     ),
     click.option("--model", required=True, help="Name in the catalog, or a folder with a config.json."),
-    click.option(
-        "--max-num-seqs",
-        type=click.IntRange(min=1),
-        default=32,
-        show_default=True,
-        help="Sequences in a step, at most.",
-    ),
-    click.option(
-        "--max-num-batched-tokens",
-        type=click.IntRange(min=1),
-        default=512,
-        show_default=True,
-        help="Tokens in a step, at most.",
-    ),
-    click.option(
-        "--max-model-len",
-        type=click.IntRange(min=1),
-        default=2048,
-        show_default=True,
-        help="Tokens of a sequence, prompt and output.",
-    ),
+    limit_options({name: getattr(EngineSettings, name) for name in LIMITS}),
     click.option(
         "--tp", type=click.IntRange(min=1), default=1, show_default=True, help="Tensor-parallel ranks."
     ),
@@ -94,7 +74,7 @@ def _engine_options(command: Command) -> Command:
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Steps to write, CSV."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def engine(minutes: float, out: Path, as_json: bool, seed: int, **options: Any) -> None:
     """Log the steps of a real engine that runs controlled batches with random weights.
 
@@ -129,9 +109,7 @@ def started(folder: Path, options: dict[str, Any]) -> Iterator[Engine]:
     model, config = model_of(options["model"], folder / "model")
     settings = EngineSettings(
         config,
-        max_num_seqs=options["max_num_seqs"],
-        max_num_batched_tokens=options["max_num_batched_tokens"],
-        max_model_len=options["max_model_len"],
+        **{name: options[name] for name in LIMITS},
         dtype=options["dtype"],
         tensor_parallel_size=options["tp"],
         enable_prefix_caching=options["enable_prefix_caching"],
@@ -213,7 +191,7 @@ def _text(answer: dict[str, Any]) -> str:
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Result to write, JSON."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def replay(
     trace: Path,
     rate: float | None,

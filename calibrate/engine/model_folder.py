@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from capsim.catalog import Model, load_model, read_config
+from calibrate.stated import stated_model
+from capsim.catalog import Model, read_config
 from capsim.errors import BadInput, Fault
 
 _NORM_EPSILON, _ROPE_THETA = 1e-5, 500_000.0  # neither has a say in how long a step takes
@@ -25,7 +26,7 @@ def model_of(name: str, folder: Path) -> tuple[Model, Path]:
     given = Path(name)
     if (given / "config.json").exists():
         return read_config(given / "config.json", given.resolve().name), given
-    model = load_model(name)
+    model = stated_model(name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config_of(model), indent=1) + "\n", encoding="utf-8")
     return model, folder

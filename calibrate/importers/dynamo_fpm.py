@@ -14,10 +14,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from calibrate.chunks import equal_chunks
-from calibrate.draft import Draft, SourceFile
+from calibrate.draft import Draft
 from calibrate.importers import ImportRequest
 from calibrate.importers.record import MOST_SEQUENCES, Record, read_records, refuse
-from calibrate.importers.steps import StepSource, draft_of
+from calibrate.importers.step_source import StepSource
+from calibrate.importers.steps import draft_of
+from calibrate.provenance import SourceFile
 from calibrate.step_fit import MeasuredStep
 from capsim.cost import BatchShape
 from capsim.errors import BadInput, Fault

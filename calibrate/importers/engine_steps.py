@@ -19,7 +19,8 @@ from calibrate.draft import Draft
 from calibrate.engine_steps import EngineHeader, EngineStep, EngineSteps
 from calibrate.engine_steps import read as read_steps
 from calibrate.importers import ImportRequest
-from calibrate.importers.steps import StepSource, draft_of
+from calibrate.importers.step_source import StepSource
+from calibrate.importers.steps import draft_of
 from calibrate.step_fit import MeasuredStep
 from capsim.errors import BadInput, Fault
 

@@ -20,12 +20,13 @@ from pathlib import Path
 
 from calibrate.assumed import all_reduce
 from calibrate.curves import curve_of, reaching, reaching_prefill
-from calibrate.draft import Attention, Draft, Operator, Provenance, SourceFile
+from calibrate.draft import Attention, Draft, Operator
 from calibrate.importers import ImportRequest
 from calibrate.importers.llmservingsim_attention import Shapes, attention_of, held_out_errors
 from calibrate.importers.llmservingsim_meta import Meta, read_meta
 from calibrate.importers.llmservingsim_skew import COLUMNS as SKEW_COLUMNS
 from calibrate.importers.llmservingsim_skew import with_skew
+from calibrate.provenance import Provenance, SourceFile
 from calibrate.table import Table, closest, read_table
 from capsim.catalog import load_gpu
 from capsim.errors import BadInput, Fault

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.curves import grid_of
-from calibrate.draft import Attention, Draft, Grid, HeldOut
+from calibrate.draft import Attention, Draft, Grid
 from calibrate.monotone import monotone
 from calibrate.regime import errors_of
 from calibrate.table import Table, hole_text, holes, pivot
 from capsim.cost import BatchShape, Chunk, ProfileCost
+from capsim.cost.profile_tables import HeldOut
 from capsim.errors import BadInput, Fault
 
 AXES = ("new", "past", "decodes", "context")

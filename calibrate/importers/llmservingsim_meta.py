@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibrate.draft import SourceFile
 from calibrate.importers import ImportRequest
+from calibrate.provenance import SourceFile
+from calibrate.stated import stated_gpu
 from calibrate.table import read_text
 from capsim import documents
 from capsim.catalog import load_gpu
@@ -164,7 +165,7 @@ def _gpu(document: Document, request: ImportRequest) -> str:
             )
             raise BadInput(fault) from error
         return request.gpu
-    if request.gpu is not None and load_gpu(request.gpu).name != known:
+    if request.gpu is not None and stated_gpu(request.gpu).name != known:
         raise BadInput(document.fault(("gpu",), f"{named!r} is {known}", f"the GPU asked for, {request.gpu}"))
     return known
 

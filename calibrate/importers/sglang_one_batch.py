@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calibrate.draft import Draft, SourceFile
+from calibrate.batch import mixed_batch
+from calibrate.draft import Draft
 from calibrate.importers import ImportRequest
 from calibrate.importers.record import MOST_SEQUENCES, Record, read_records, refuse
-from calibrate.importers.steps import StepSource, decode_batch, draft_of, mixed_batch
+from calibrate.importers.step_source import StepSource
+from calibrate.importers.steps import draft_of
+from calibrate.provenance import SourceFile
 from calibrate.step_fit import MeasuredStep
 from capsim.cost import Chunk
 
@@ -60,5 +63,5 @@ def _steps(record: Record) -> list[MeasuredStep]:
     steps = [MeasuredStep(mixed_batch([Chunk(prompt, 0)] * batch, ()), record.duration("prefill_latency"))]
     if output > 1:
         contexts = [prompt + output // 2] * batch
-        steps.append(MeasuredStep(decode_batch(contexts), record.duration("median_decode_latency")))
+        steps.append(MeasuredStep(mixed_batch((), contexts), record.duration("median_decode_latency")))
     return steps

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from calibrate.assumed import all_reduce, lm_head
 from calibrate.curves import curve_of, grid_of, reaching
-from calibrate.draft import Attention, Draft, Grid, Operator, Provenance, SourceFile
+from calibrate.draft import Attention, Draft, Grid, Operator
 from calibrate.importers import ImportRequest
+from calibrate.provenance import Provenance, SourceFile
+from calibrate.stated import stated_gpu
 from calibrate.table import Table, hole_text, holes, pivot, read_table
-from capsim.catalog import Gpu, load_gpu, load_model
+from capsim.catalog import Gpu, load_model
 from capsim.catalog.model import DTYPE_BYTES
 from capsim.errors import BadInput, Fault
 
@@ -67,7 +69,7 @@ def read(path: Path, request: ImportRequest) -> Draft:
         raise BadInput(
             "Vidur measures no output projection: --gpu must name the GPU whose data sheet prices it"
         )
-    gpu = load_gpu(request.gpu)
+    gpu = stated_gpu(request.gpu)
     rows = _selected(read_table(path, _COLUMNS), request, gpu)
     _refuse_incomplete(rows)
     operators, notes = _operators(rows, request, gpu)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calibrate.draft import Draft, SourceFile
+from calibrate.batch import mixed_batch
+from calibrate.draft import Draft
 from calibrate.importers import ImportRequest
 from calibrate.importers.record import Record, read_records, refuse
-from calibrate.importers.steps import StepSource, draft_of, mixed_batch
+from calibrate.importers.step_source import StepSource
+from calibrate.importers.steps import draft_of
+from calibrate.provenance import SourceFile
 from calibrate.step_fit import MeasuredStep
 from capsim.cost import Chunk
 from capsim.errors import BadInput, Fault

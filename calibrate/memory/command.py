@@ -17,7 +17,9 @@ from calibrate.memory.account import BYTES, Row, account, cache_account
 from calibrate.memory.section import Holds, cache_section, section_of, write_into
 from calibrate.memory.settings import question_of
 from calibrate.memory.start import CPU, GPU, Start, start
-from capsim.catalog import Gpu, Model, load_gpu, load_model
+from calibrate.options import json_option, limit_options
+from calibrate.stated import stated_gpu, stated_model
+from capsim.catalog import Gpu, Model
 from capsim.errors import BadInput, Fault
 from capsim.memory import KvLayout
 from capsim.memory.measured import disagreements
@@ -54,9 +56,7 @@ _ON_A_CPU = (
 @click.option("--kv-dtype", default="bfloat16", show_default=True, help="Of the KV cache.")
 @click.option("--engine-version", "version", help="Where the log does not tell it; so the next ones.")
 @click.option("--tp", "tensor_parallel_size", type=click.IntRange(min=1), help="Tensor-parallel ranks.")
-@click.option("--max-model-len", type=click.IntRange(min=1), help="Longest sequence, tokens.")
-@click.option("--max-num-seqs", type=click.IntRange(min=1), help="Sequences in a step, at most.")
-@click.option("--max-num-batched-tokens", type=click.IntRange(min=1), help="Tokens in a step, at most.")
+@limit_options()
 @click.option("--block-size", type=click.IntRange(min=1), help="Tokens of a KV block.")
 @click.option(
     "--gpu-memory-utilization",
@@ -73,7 +73,7 @@ _ON_A_CPU = (
 @click.option(
     "--into", type=click.Path(path_type=Path, dir_okay=False), help="Profile to write what was measured into."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def memory(
     log_file: Path | None,
     engine: str | None,
@@ -124,12 +124,12 @@ def _shapes(name: str, engine: str | None, folder: Path) -> tuple[Model, Path]:
     """The model, and the folder that an engine is started with."""
     if engine is not None or (Path(name) / "config.json").exists():
         return model_of(name, folder / "model")
-    return load_model(name), folder
+    return stated_model(name), folder
 
 
 def _gpu(name: str | None, told: Start) -> Gpu | None:
     if name is not None:
-        return load_gpu(name)
+        return stated_gpu(name)
     if told.device == GPU:
         what = (
             f"nothing to count for: the engine ran on {told.gpu_name or 'a GPU that its log does not name'}"

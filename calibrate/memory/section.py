@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from calibrate.draft import profile_text
+from calibrate.profile_text import profile_text, write_profile
 from capsim.catalog import Gpu, Model
 from capsim.cost import load_profile
 from capsim.cost.profile_memory import FIGURES
@@ -100,15 +99,7 @@ def write_into(path: Path, section: Members, holds: Holds, tensor_parallel_size:
         raise BadInput(Fault(str(path), what, key="provenance.gpu"))
     members = json.loads(path.read_text(encoding="utf-8"))
     members["memory"] = merged(members.get("memory", {}), section)
-    text = profile_text(members)
-    with TemporaryDirectory() as folder:
-        draft = Path(folder) / path.name
-        draft.write_text(text, encoding="utf-8")
-        load_profile(draft)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(Fault(str(path), f"cannot be written: {error.strerror or error}")) from error
+    write_profile(path, profile_text(members))
 
 
 def _points(peaks: Members) -> list[tuple[int, int, int]]:

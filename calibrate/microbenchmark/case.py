@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from calibrate.importers.steps import mixed_batch
+from calibrate.batch import mixed_batch
 from capsim.cost import BatchShape, Chunk
 
 CEILING, OPERATOR, ATTENTION, STEP = "ceiling", "operator", "attention", "step"

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibrate.draft import Draft, HeldOut
+from calibrate.draft import Draft
 from calibrate.microbenchmark.case import ATTENTION, MEMORY, REQUEST, STEP
 from calibrate.microbenchmark.raw_file import Raw
 from calibrate.microbenchmark.row import Row
 from calibrate.regime import REGIMES, errors_of, kind_of
 from capsim.cost import BatchShape, ProfileCost
+from capsim.cost.profile_tables import HeldOut
 
 
 @dataclass(frozen=True)

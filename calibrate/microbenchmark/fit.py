@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calibrate.curves import reaching
-from calibrate.draft import Curve, Draft, HeldOut, Operator, Provenance, SourceFile
+from calibrate.draft import Curve, Draft, Operator
 from calibrate.microbenchmark.attention_tables import attention_of
 from calibrate.microbenchmark.case import ATTENTION, OPERATOR, Case
+from calibrate.microbenchmark.coverage import Coverage
 from calibrate.microbenchmark.evidence import (
     Alone,
     Repeats,
@@ -30,7 +31,10 @@ from calibrate.microbenchmark.plan import Plan
 from calibrate.microbenchmark.raw_file import Raw
 from calibrate.microbenchmark.row import Row
 from calibrate.microbenchmark.runner import ABOVE_CEILING, slowing
+from calibrate.microbenchmark.scatter import scatter_warnings, spread_of
+from calibrate.provenance import Provenance, SourceFile
 from capsim.catalog import Gpu, Model
+from capsim.cost.profile_tables import HeldOut
 from capsim.errors import BadInput, Fault
 
 IMPORTER = "capsim calibrate run"
@@ -96,6 +100,16 @@ def fit(raw: Raw, model: Model, stated: Stated) -> Fitted:
     """
     _refuse_impossible(raw)
     plan = raw.plan(model)
+    coverage = Coverage.of(raw, plan)
+    try:
+        return _fitted(raw, plan, model, stated, coverage)
+    except BadInput as error:
+        if coverage.whole:
+            raise
+        raise BadInput(coverage.fault(raw.source), *error.faults) from error
+
+
+def _fitted(raw: Raw, plan: Plan, model: Model, stated: Stated, coverage: Coverage) -> Fitted:
     bare, notes = _draft(raw, plan, stated, plan.limits.layers)
     plain = cost_of(replace(bare, host=0.0))
     gaps, gap_note = gaps_of(plain, steps_of(raw, "chain"))
@@ -106,10 +120,13 @@ def fit(raw: Raw, model: Model, stated: Stated) -> Fitted:
     notes += gap_note
     random = steps_of(raw, "random")
     steps, attention = step_errors(cost, random), attention_errors(cost, raw)
+    held_out = steps or attention
+    warnings = (*slowing(raw.rows), *coverage.warnings(), *scatter_warnings(spread_of(raw.rows), held_out))
     notes = [*notes, *_held_out_notes(plan, model, random, attention)]
+    notes += [f"WARNING: {warning}." for warning in warnings]
     draft = replace(
         whole,
-        held_out=steps or attention,
+        held_out=held_out,
         provenance=replace(whole.provenance, notes=tuple(notes)),
         memory=memory_section(raw, plan, model),
     )
@@ -124,7 +141,7 @@ def fit(raw: Raw, model: Model, stated: Stated) -> Fitted:
         graphs=graphs_of(raw),
         alone=alone_of(cost, raw),
         failures=failures_of(raw),
-        warnings=(*slowing(raw.rows), *_missing(raw, plan)),
+        warnings=warnings,
     )
 
 
@@ -180,8 +197,10 @@ def _provenance(raw: Raw, model: Model, stated: Stated, notes: Sequence[str]) ->
 
 
 def _machine_notes(raw: Raw) -> list[str]:
-    machine = raw.head.machine
+    machine, spread = raw.head.machine, spread_of(raw.rows)
     notes = [f"Measured on {machine}."]
+    if spread is not None:
+        notes.append(f"Repeats of one call spread by {100 * spread:.1f} % in the median of the rows.")
     if machine.device == "cuda":
         clocks = [each.clock for each in raw.conditions if each.clock]
         hottest = [each.temperature for each in raw.conditions if each.temperature]
@@ -197,6 +216,9 @@ def _machine_notes(raw: Raw) -> list[str]:
             f"Kernels are torch's, not an engine's, timed inside CUDA graphs; element-wise ones were {fused}."
         )
     else:
+        loads = [each.load for each in raw.conditions if each.load is not None]
+        if loads:
+            notes.append(f"The machine's load was between {min(loads):.1f} and {max(loads):.1f}.")
         notes.append("Kernels are torch's, not an engine's, timed with their launch.")
     return notes
 
@@ -226,14 +248,6 @@ def _ranges(rows: Sequence[Row], plan: Plan) -> dict[str, tuple[int, int]]:
         "context": [batch.contexts[0] for batch in alone["decode"]],
     }
     return ranges | {name: (min(found), max(found)) for name, found in axes.items()}
-
-
-def _missing(raw: Raw, plan: Plan) -> list[str]:
-    cases = plan.cases()
-    missing = sum(case not in raw.done for case in cases)
-    if not missing:
-        return []
-    return [f"{missing} of {len(cases)} cases were not measured: continue the run for a better fit"]
 
 
 def _held_out_notes(

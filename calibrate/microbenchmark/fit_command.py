@@ -9,17 +9,21 @@ from typing import Any
 import click
 
 from calibrate.columns import columns, milliseconds, percent, sentences
-from calibrate.draft import HeldOut
 from calibrate.engine_steps import EngineSteps, read
 from calibrate.guard import refuse_wrong_unit
 from calibrate.importers import ImportRequest, importer
 from calibrate.microbenchmark.engine_host import Host, host_of
 from calibrate.microbenchmark.evidence import Alone
 from calibrate.microbenchmark.fit import Fitted, Stated, fit
+from calibrate.microbenchmark.machine import Machine
 from calibrate.microbenchmark.raw_file import Raw, read_raw
+from calibrate.options import json_option
+from calibrate.stated import check_ranks, stated_gpu, stated_model
 from capsim import units
-from capsim.catalog import Gpu, load_gpu, load_model
+from capsim.catalog import Gpu, Model, load_gpu, load_model
+from capsim.catalog.loader import is_path, known_gpu
 from capsim.cost import Efficiency
+from capsim.cost.profile_tables import HeldOut
 from capsim.errors import BadInput, Fault
 from capsim.units import format_duration, format_size
 
@@ -47,7 +51,7 @@ from capsim.units import format_duration, format_size
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The profile to write."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def fit_command(
     raw_file: Path | None,
     engine_steps: Path | None,
@@ -73,7 +77,8 @@ def fit_command(
         raw = read_raw(raw_file)
         steps = None if engine_steps is None else read(engine_steps)
         stated = _stated(raw, gpu, host_overhead, measured_by, licence)
-        answer = _from_raw(raw, model or raw.head.model, stated, steps, host_overhead, out)
+        shapes = load_model(raw.head.model) if model is None else stated_model(model)
+        answer = _from_raw(raw, shapes, stated, steps, host_overhead, out)
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(_text(answer)))
     for warning in answer["warnings"]:
         click.echo(f"warning: {warning}", err=True)
@@ -81,7 +86,7 @@ def fit_command(
 
 def _from_raw(
     raw: Raw,
-    model: str,
+    model: Model,
     stated: Stated,
     steps: EngineSteps | None,
     host_overhead: str | None,
@@ -89,14 +94,13 @@ def _from_raw(
 ) -> dict[str, Any]:
     if steps is not None and host_overhead is not None:
         raise BadInput(Fault("--host-overhead", "the engine's steps tell it", "", "one of both"))
-    shapes = load_model(model)
-    fitted = fit(raw, shapes, stated)
+    fitted = fit(raw, model, stated)
     host = None
     if steps is not None:
         host = host_of(fitted.draft, steps)
-        fitted = fit(raw, shapes, host.stated(stated))
+        fitted = fit(raw, model, host.stated(stated))
     if stated.gpu is not None:
-        refuse_wrong_unit(fitted.draft.profile(), shapes, stated.gpu, raw.source)
+        refuse_wrong_unit(fitted.draft.profile(), model, stated.gpu, raw.source)
     fitted.draft.write(out)
     return _answer(fitted, host, out)
 
@@ -109,7 +113,9 @@ def _from_steps(
         what = "nothing to fit" if engine_steps is None else "steps alone do not say of which model they are"
         expected = "a raw file, or --engine-steps with --model and --gpu"
         raise BadInput(Fault("capsim calibrate fit", what, "", expected))
-    request = ImportRequest(load_model(model), gpu=gpu, dtype=dtype, tensor_parallel_size=tp)
+    shapes = stated_model(model)
+    check_ranks(shapes, tp)
+    request = ImportRequest(shapes, gpu=gpu, dtype=dtype, tensor_parallel_size=tp)
     draft = importer("engine-steps")(engine_steps, request)
     draft.write(out)
     return {
@@ -133,17 +139,20 @@ def _stated(raw: Raw, gpu: str | None, host_overhead: str | None, measured_by: s
     else:
         host = Efficiency().host_overhead
         note = f"The CPU's part of a step was not measured: assumed to be {1e3 * host:g} ms in every step."
-    return Stated(measured_by, licence, _data_sheet(gpu, machine.name), host, "assumed", note)
+    return Stated(measured_by, licence, _data_sheet(gpu, machine, raw.source), host, "assumed", note)
 
 
-def _data_sheet(stated: str | None, found: str) -> Gpu | None:
-    """What the user names must be in the catalog; what the driver names may be."""
-    if stated is not None:
-        return load_gpu(stated)
-    try:
-        return load_gpu(found)
-    except BadInput:  # a machine that the catalog does not hold has no data sheet
-        return None
+def _data_sheet(stated: str | None, machine: Machine, source: str) -> Gpu | None:
+    """What the user names must be in the catalog, or a file; what the driver names may be there, and then decides."""
+    named = known_gpu(machine.name)
+    if stated is None:
+        return load_gpu(named) if named else None
+    gpu = stated_gpu(stated)
+    known = known_gpu("cpu") if machine.device == "cpu" else named
+    if known and gpu.name != known and not is_path(stated):
+        found = f"a CPU, {machine.name}" if machine.device == "cpu" else machine.name
+        raise BadInput(Fault("--gpu", f"{source} was measured on {found}", gpu.name, known))
+    return gpu
 
 
 def _duration(text: str) -> float:
@@ -201,7 +210,10 @@ def _text(answer: dict[str, Any]) -> list[str]:
     lines += _memory_lines(answer.get("memory", {}))
     if answer.get("alone"):
         lines += _alone_lines(Alone(**answer["alone"]))
-    lines += [f"{count} cases: {why}" for why, count in answer.get("failures", {}).items()]
+    lines += [
+        f"{count} {'case' if count == 1 else 'cases'}: {why}"
+        for why, count in answer.get("failures", {}).items()
+    ]
     return [*lines, "", "how the tables were made", *sentences(answer["notes"])]
 
 

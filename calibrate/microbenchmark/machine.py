@@ -69,7 +69,8 @@ class Machine:
 
     def __str__(self) -> str:
         driver = f", driver {self.driver}" if self.driver else ""
-        threads = f", {self.threads} threads" if self.threads else ""
+        noun = "thread" if self.threads == 1 else "threads"
+        threads = f", {self.threads} {noun}" if self.threads else ""
         return f"{self.name}, {format_size(self.memory)}{driver}{threads}, torch {self.torch}"
 
 

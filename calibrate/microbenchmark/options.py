@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
 from calibrate.microbenchmark.rank import Rank
-from capsim.catalog import load_model
+from calibrate.options import Command, limit_options
+from calibrate.stated import check_ranks, stated_model
 from capsim.errors import BadInput, Fault
 
 DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8"}
 """What the user may write, and what the catalog calls it."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+DEFAULTS = {"max_num_batched_tokens": 8192, "max_num_seqs": 256, "max_model_len": 16384}
+LEAST = {"max_num_batched_tokens": 64, "max_num_seqs": 4, "max_model_len": 256}
+"""How far the tables reach, and no less."""
 
 
-def limit_options(function: _Function) -> _Function:
+def plan_options(command: Command) -> Command:
     """Model, precision, ranks, minutes, and how far the tables reach."""
     for option in reversed(
         (
@@ -44,40 +44,22 @@ def limit_options(function: _Function) -> _Function:
                 metavar="N",
                 help="Time to spend; the shapes are as dense as it allows.",
             ),
-            click.option(
-                "--max-num-batched-tokens",
-                default=8192,
-                show_default=True,
-                type=click.IntRange(min=64),
-                help="Tokens of the largest step.",
-            ),
-            click.option(
-                "--max-num-seqs",
-                default=256,
-                show_default=True,
-                type=click.IntRange(min=4),
-                help="Sequences of the largest batch.",
-            ),
-            click.option(
-                "--max-model-len",
-                default=16384,
-                show_default=True,
-                type=click.IntRange(min=256),
-                help="Longest sequence, tokens.",
-            ),
+            limit_options(DEFAULTS, LEAST),
         )
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 def rank_of(model: str, dtype: str, tp: int) -> Rank:
     """The rank that is asked for.
 
     Raises:
-        BadInput: the model is not known or not covered, or experts in FP8.
+        BadInput: the model is not known or not covered, ranks that cannot share it, or experts in FP8.
     """
-    rank = Rank(load_model(model), tp, DTYPES[dtype])
+    shapes = stated_model(model)
+    check_ranks(shapes, tp)
+    rank = Rank(shapes, tp, DTYPES[dtype])
     if rank.dtype == "fp8" and rank.model.experts is not None:
         what = f"{rank.model.name} has experts, whose grouped products are measured in bf16 only"
         raise BadInput(Fault("--dtype", what, "fp8", "bf16"))

@@ -14,10 +14,12 @@ from calibrate.microbenchmark import sample
 from calibrate.microbenchmark.attention_axes import AttentionAxes
 from calibrate.microbenchmark.case import ATTENTION, OPERATOR, STEP
 from calibrate.microbenchmark.limits import limits_of
-from calibrate.microbenchmark.options import limit_options, rank_of
+from calibrate.microbenchmark.options import plan_options, rank_of
 from calibrate.microbenchmark.plan import Plan, plan_of
 from calibrate.microbenchmark.rank import WIDE, Ceilings
-from capsim.catalog import Gpu, load_gpu
+from calibrate.options import json_option
+from calibrate.stated import stated_gpu
+from capsim.catalog import Gpu
 from capsim.cost import Efficiency
 from capsim.errors import BadInput, Fault
 from capsim.units import format_duration
@@ -27,19 +29,17 @@ L2_CACHE = 64 << 20
 
 
 @click.command("plan")
-@limit_options
+@plan_options
 @click.option("--gpu", required=True, help="GPU of the catalog.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def plan_command(
     model: str,
     dtype: str,
     tp: int,
     minutes: float,
-    max_num_batched_tokens: int,
-    max_num_seqs: int,
-    max_model_len: int,
     gpu: str,
     as_json: bool,
+    **limits_asked: int,
 ) -> None:
     """Say which shapes a run would measure, and about how long it takes by the GPU's data sheet.
 
@@ -47,18 +47,11 @@ def plan_command(
     Example:
       capsim calibrate plan --model llama-3.1-8b --gpu h200 --minutes 5
     """  # noqa: D301 (click looks for the character, not for two)
-    rank, data_sheet = rank_of(model, dtype, tp), load_gpu(gpu)
+    rank, data_sheet = rank_of(model, dtype, tp), stated_gpu(gpu)
     if rank.dtype not in data_sheet.dense_flops:
         what = f"{data_sheet.name} has no arithmetic of this dtype, by its data sheet"
         raise BadInput(Fault("--dtype", what, rank.dtype, WIDE))
-    limits = limits_of(
-        rank,
-        data_sheet.memory,
-        max_num_batched_tokens=max_num_batched_tokens,
-        max_num_seqs=max_num_seqs,
-        max_model_len=max_model_len,
-        graphs=True,
-    )
+    limits = limits_of(rank, data_sheet.memory, graphs=True, **limits_asked)
     ceilings = data_sheet_ceilings(data_sheet)
     plan = plan_of(rank, limits, ceilings, sample.CUDA, minutes)
     answer = _answer(plan, data_sheet, ceilings, minutes)
@@ -114,7 +107,8 @@ def _answer(plan: Plan, gpu: Gpu, ceilings: Ceilings, minutes: float) -> dict[st
 
 def _text(answer: dict[str, Any]) -> list[str]:
     limits = answer["limits"]
-    lines = [
+    lines = _too_long_lines(answer)
+    lines += [
         f"{answer['model']}, {answer['dtype']}, on {answer['tensor_parallel_size']} x {answer['gpu']}: "
         f"{sum(answer['cases'].values()):,} cases, {answer['density']} tables",
         f"  {limits['kv_tokens']:,} tokens of KV fit beside the weights; no batch has more",
@@ -132,12 +126,16 @@ def _text(answer: dict[str, Any]) -> list[str]:
         for kind, seconds in answer["seconds"].items()
     ]
     rows.append(("total", f"{sum(answer['cases'].values()):,}", format_duration(answer["total"], 2)))
-    lines += columns(("kind", "cases", "time"), "lrr", rows)
-    if answer["total"] > 60 * answer["minutes"]:
-        lines.append(
-            f"more than {answer['minutes']:g} minutes: no sparser tables are known; a run can be continued"
-        )
-    return lines
+    return lines + columns(("kind", "cases", "time"), "lrr", rows)
+
+
+def _too_long_lines(answer: dict[str, Any]) -> list[str]:
+    if answer["total"] <= 60 * answer["minutes"]:
+        return []
+    return [
+        f"takes about {format_duration(answer['total'], 2)}, more than {answer['minutes']:g} minutes: no sparser "
+        "tables are known; a run can be continued"
+    ]
 
 
 def _list(counts: Iterable[int]) -> str:

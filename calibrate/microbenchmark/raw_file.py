@@ -75,8 +75,10 @@ class Head:
         """What keeps rows of the other from standing beside rows of this, one sentence each."""
         pairs: dict[str, tuple[Any, Any]] = {
             name: (getattr(self, name), getattr(other, name))
-            for name in ("dtype", "kv_dtype", "tensor_parallel_size", "plan")
+            for name in ("dtype", "kv_dtype", "tensor_parallel_size")
         }
+        planned = _flat(other.plan)
+        pairs |= {f"plan {name}": (mine, planned.get(name)) for name, mine in _flat(self.plan).items()}
         pairs |= {f"model {name}": (size, other.shapes.get(name)) for name, size in self.shapes.items()}
         theirs = other.machine.members()
         pairs |= {f"machine {name}": (mine, theirs[name]) for name, mine in self.machine.members().items()}
@@ -132,6 +134,11 @@ class Raw:
             raise BadInput(
                 Fault(self.source, "its plan is not one of this version", "plan", "", "", 1, 1)
             ) from error
+
+
+def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's density and each of its limits, by name."""
+    return {"density": plan.get("density"), **plan.get("limits", {})}
 
 
 def shapes_of(model: Model) -> dict[str, int]:
@@ -195,10 +202,12 @@ def read_raw(path: Path) -> Raw:
         raise BadInput(Fault(source, f"cannot be read: {error.strerror or error}")) from error
     whole = raw.rfind(b"\n") + 1
     lines = raw[:whole].split(b"\n")[:-1]
+    # What is no raw file at all is refused once, not line by line.
+    first = _value(source, 1, lines[0], []) if lines else None
+    if first is None or first.get("kind") != HEAD:
+        raise BadInput(Fault(source, "has no head", "", "a file of capsim calibrate run", "", 1, 1))
     faults: list[Fault] = []
     values = [_value(source, number, line, faults) for number, line in enumerate(lines, 1)]
-    if not values or (values[0] is not None and values[0].get("kind") != HEAD):
-        raise BadInput(Fault(source, "has no head", "", "a file of capsim calibrate run", "", 1, 1))
     if faults:
         raise BadInput(*faults[:_MOST_FAULTS])
     whole_values = [value for value in values if value is not None]
@@ -210,7 +219,7 @@ def read_raw(path: Path) -> Raw:
 def _value(source: str, number: int, line: bytes, faults: list[Fault]) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         column = error.colno if isinstance(error, json.JSONDecodeError) else 1
         faults.append(Fault(source, "is no JSON", "", "one object a line", "", number, column))
         return None
@@ -251,7 +260,7 @@ def _rows(source: str, values: Sequence[Mapping[str, Any]]) -> tuple[tuple[Row, 
 def _row(source: str, number: int, value: Mapping[str, Any], faults: list[Fault]) -> Row | Condition | None:
     try:
         return _condition(value) if value.get("kind") == CONDITION else Row.of(value, number)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         what = f"is no row: {error}"
         faults.append(Fault(source, what, "", "kind, name, shape and what was found", "", number, 1))
         return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+from calibrate.batch import mixed_batch
 from calibrate.importers import ImportRequest
-from calibrate.importers.steps import StepSource, mixed_batch
+from calibrate.importers.step_source import StepSource
 from calibrate.step_fit import MeasuredStep, Rates, pairs_of
 from capsim.catalog import load_gpu, load_model
 from capsim.cost import BatchShape, Chunk, RooflineCost

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from calibrate.curves import FURTHER, curve_of, grid_of, reaching, reaching_prefill
-from calibrate.draft import Attention, Curve, Draft, Grid, HeldOut, Operator, Provenance, SourceFile
+from calibrate.draft import Attention, Curve, Draft, Grid, Operator
+from calibrate.provenance import Provenance, SourceFile
 from capsim.catalog import load_model
 from capsim.cost import load_profile
+from capsim.cost.profile_tables import HeldOut
 from capsim.errors import BadInput
 
 MODEL = load_model("llama-3.1-8b")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from calibrate.draft import Draft
-from calibrate.importers.steps import HELD_OUT_OF, StepSource, draft_of
+from calibrate.importers.step_source import StepSource
+from calibrate.importers.step_split import HELD_OUT_OF
+from calibrate.importers.steps import draft_of
 from calibrate.regime import Kind, kind_of
 from calibrate.step_fit import MeasuredStep, fit, thinned
 from capsim.cost import BatchShape, Chunk, ProfileCost

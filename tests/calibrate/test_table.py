@@ -34,6 +34,7 @@ def test_columns_of_each_kind(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("layer,tokens,time_us\n", "has a header and no rows"),
+        ("layer,tokens,time_us\n" + "a" * 200_000, "table.csv:2:1: is no CSV: field larger than field limit"),
         ("layer,token,time_us\na,1,2\n", "the column tokens is missing (there is token)"),
         ("layer,tokens,tokens,time_us\na,1,1,2\n", "this column stands twice"),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from calibrate.draft import Draft, Operator, Provenance
+from calibrate.draft import Draft, Operator
 from calibrate.importers import ImportRequest
 from calibrate.importers.aiconfigurator.attention import AttentionTables
 from calibrate.importers.aiconfigurator.ceilings import Ceilings, Journal
@@ -17,6 +17,8 @@ from calibrate.importers.aiconfigurator.parquet_source import INSTALLED, Parquet
 from calibrate.importers.aiconfigurator.source import Heads, Source
 from calibrate.importers.aiconfigurator.supplement import SupplementedSource
 from calibrate.importers.aiconfigurator.transfer import Transfer, TransferredSource
+from calibrate.provenance import Provenance
+from calibrate.stated import stated_gpu
 from capsim.catalog import Gpu, load_gpu
 from capsim.catalog.model import check_dtype
 from capsim.cost import Efficiency
@@ -154,14 +156,15 @@ def _transfer(request: ImportRequest) -> Transfer | None:
         raise BadInput(
             Fault("--scale-to", "needs the GPU that was measured", "", "--gpu with its catalog name")
         )
-    return Transfer.between(load_gpu(request.gpu), load_gpu(request.scale_to))
+    return Transfer.between(stated_gpu(request.gpu), stated_gpu(request.scale_to, "--scale-to"))
 
 
 def _gpu(source: Source, request: ImportRequest) -> Gpu:
-    name = request.gpu or source.gpu_name
-    if not name:
+    if request.gpu is not None:
+        return stated_gpu(request.gpu)
+    if not source.gpu_name:
         raise BadInput(f"{source.path}: the tables do not name their GPU, expected its name in the catalog")
-    return load_gpu(name)
+    return load_gpu(source.gpu_name)
 
 
 def _ranges(operators: list[Operator], tables: AttentionTables) -> dict[str, tuple[int, int]]:

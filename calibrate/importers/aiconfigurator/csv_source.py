@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.draft import SourceFile
 from calibrate.importers.aiconfigurator.source import Columns, Heads, Source, in_graph
+from calibrate.provenance import SourceFile
 from calibrate.table import Table, read_table
 from capsim.errors import BadInput, Fault
 

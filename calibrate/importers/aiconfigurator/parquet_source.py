@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.draft import SourceFile
 from calibrate.importers.aiconfigurator.source import Columns, Heads, Source, in_graph
+from calibrate.provenance import SourceFile
 from calibrate.table import GIT_LFS
 from capsim.errors import BadInput, Fault
 

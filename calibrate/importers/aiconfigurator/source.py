@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.draft import SourceFile
+from calibrate.provenance import SourceFile
 
 Columns = Mapping[str, NDArray[np.float64]]
 """Measurements: a column for each axis and ``seconds``, all of shape (rows,)."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.draft import SourceFile
 from calibrate.importers.aiconfigurator.source import Columns, Heads, Source
+from calibrate.provenance import SourceFile
 from calibrate.table import read_table
 
 _REQUIRED = ("kind", "dtype", "q_heads", "kv_heads", "head_dim", "tp", "batch", "kv_or_seq_len", "latency_us")

@@ -15,7 +15,7 @@ from calibrate.microbenchmark.limits import Limits
 from calibrate.microbenchmark.machine import Condition, Machine
 from calibrate.microbenchmark.plan import Plan
 from calibrate.microbenchmark.rank import Ceilings, Rank
-from calibrate.microbenchmark.run_command import Run
+from calibrate.microbenchmark.run import Run
 from calibrate.microbenchmark.sample import Sample, Timing
 from capsim.catalog import load_model
 
@@ -35,12 +35,14 @@ class FakeBench:
     Attributes:
         fails: raises for a case, or does nothing.
         scales: a factor of a case's seconds.
+        spread: of the repeats of each call.
         conditions: how the device feels, one look after the other; the last one stays.
         graphs: it calls itself a GPU.
     """
 
     fails: Callable[[Case], None] = lambda _: None
     scales: Callable[[Case], float] = lambda _: 1.0
+    spread: float = 0.01
     conditions: list[Condition] = field(default_factory=lambda: [Condition()])
     graphs: bool = False
     name: str = "a law"
@@ -72,7 +74,7 @@ class FakeBench:
         if case.kind == REQUEST:
             return Measured(figures={"ttft": self.seconds(case), "tpot": 1e-3, "layers": 6})
         seconds = self.seconds(case) * self.scales(case)
-        return Measured(Sample(seconds, 0.01, 5, seconds))
+        return Measured(Sample(seconds, self.spread, 5, seconds))
 
     def seconds(self, case: Case) -> float:
         """A step is the sum of its parts, and a gap a layer; with graphs its tokens are padded."""

@@ -15,7 +15,7 @@ from calibrate.microbenchmark.bench import NotPossible, OutOfMemory
 from calibrate.microbenchmark.case import ATTENTION, COMMUNICATION, OPERATOR, STEP, Case
 from calibrate.microbenchmark.fit import Fitted, Stated, fit
 from calibrate.microbenchmark.raw_file import Head, Writer, read_raw
-from calibrate.microbenchmark.run_command import Run
+from calibrate.microbenchmark.run import Run
 from calibrate.microbenchmark.runner import OUT_OF_MEMORY
 from capsim.catalog import load_gpu
 from capsim.cost import BatchShape, ProfileCost
@@ -186,6 +186,27 @@ def test_a_file_cut_short_says_to_continue(tmp_path: Path) -> None:
     found = fit(read_raw(path), RANK.model, STATED)
     assert any("continue the run" in warning for warning in found.warnings)
     assert found.draft.held_out == found.attention
+
+
+def test_a_file_cut_off_anywhere_says_how_much_is_there_and_to_continue(tmp_path: Path) -> None:
+    path = tmp_path / "raw.jsonl"
+    run = run_of(FakeBench(), path, minutes=0.01)
+    run.measure()
+    lines, cases = path.read_text(encoding="utf-8").splitlines(keepends=True), run.plan.cases()
+    for count in range(1, len(lines)):
+        path.write_text("".join(lines[:count]), encoding="utf-8")
+        raw = read_raw(path)
+        done = raw.done
+        missing = sum(case not in done for case in cases)
+        try:
+            warnings = fit(raw, RANK.model, STATED).warnings
+        except BadInput as error:
+            first = str(error.faults[0])
+            assert f"{len(cases) - missing} of {len(cases)} cases are measured, too few" in first
+            assert first.endswith("the same `capsim calibrate run` continues the file")
+        else:
+            told = f"{missing} of {len(cases)} cases were not measured: continue the run for a better fit"
+            assert (told in warnings) == (missing > 0)
 
 
 def test_another_models_file_is_refused(tmp_path: Path) -> None:

@@ -68,12 +68,31 @@ def test_a_damaged_line_inside_is_refused_with_its_place(written: Path) -> None:
         read_raw(written)
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", '{"kind": "operator"}\n'])
-def test_a_file_without_a_head_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"kind": "ceiling", "name": "copy", "shape": {}, "seconds": 1%s}', "is no row"),
+        ('{"kind": %s}', "is no JSON"),
+    ],
+)
+def test_what_no_number_holds_is_refused_with_its_place(written: Path, line: str, said: str) -> None:
+    lines = lines_of(written)
+    lines[4] = line % ("0" * 400 if "seconds" in line else "[" * 100_000) + "\n"
+    written.write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"raw\.jsonl:5:1: {said}"):
+        read_raw(written)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}\n", '{"kind": "operator"}\n', "name: a scenario\nmodel: llama-3.1-8b\ngpu: h200\n"]
+)
+def test_a_file_without_a_head_is_refused_once(tmp_path: Path, text: str) -> None:
     path = tmp_path / "raw.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(BadInput, match="has no head"):
+    with pytest.raises(BadInput) as refused:
         read_raw(path)
+    (fault,) = refused.value.faults
+    assert str(fault) == f"{path}:1:1: has no head, expected a file of capsim calibrate run"
 
 
 def test_another_version_is_refused(written: Path) -> None:

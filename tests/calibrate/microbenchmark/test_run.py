@@ -108,8 +108,10 @@ def test_a_file_of_another_machine_model_or_range_is_not_continued(tmp_path: Pat
     run_of(FakeBench(), out, minutes=0.01).measure()
     with pytest.raises(BadInput, match="machine name was a law, and is another"):
         run_of(FakeBench(name="another"), out)
-    with pytest.raises(BadInput, match="plan was"):
+    with pytest.raises(BadInput) as refused:
         run_of(FakeBench(), out, limits=replace(LIMITS, max_num_seqs=16))
+    (fault,) = refused.value.faults
+    assert str(fault) == f"{out}: plan max_num_seqs was 32, and is 16, expected the same, or another --out"
 
 
 def test_a_finished_file_is_left_as_it_is(tmp_path: Path) -> None:
