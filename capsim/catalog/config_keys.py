@@ -64,8 +64,8 @@ class ConfigKeys:
         self._note(key, f"{shown(value)} is neither true nor false", "true or false")
         return default
 
-    def words(self, key: str, known: Sequence[str], length: int) -> list[str]:
-        """A list of `length` words, each a known one; empty where it is missing or at fault."""
+    def words(self, key: str, known: Sequence[object], length: int) -> list[Any]:
+        """A list of `length` words or numbers, each a known one; empty where it is missing or at fault."""
         value = self.get(key)
         if value is None:
             return []
@@ -74,7 +74,9 @@ class ConfigKeys:
             return []
         strange = next((word for word in value if word not in known), None)
         if strange is not None:
-            self._note(key, f"{shown(strange)} is not understood", f"each one of {', '.join(known)}")
+            self._note(
+                key, f"{shown(strange)} is not understood", f"each one of {', '.join(map(str, known))}"
+            )
             return []
         return value
 

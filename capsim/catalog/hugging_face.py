@@ -7,13 +7,13 @@ key that may change the attention, that is not understood is refused by name: a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from capsim import documents
 from capsim.catalog.attention import LatentAttention
 from capsim.catalog.config_keys import ConfigKeys, raise_faults
+from capsim.catalog.family import FAMILIES, Family
 from capsim.catalog.layer_types import every, listed
 from capsim.catalog.linear_config import read_linear
 from capsim.catalog.model import Experts, Model
@@ -50,129 +50,6 @@ HARMLESS = frozenset(
     }
 )
 """Keys that concern attention and change neither its weights nor its KV cache."""
-
-HEADS = frozenset({"num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias"})
-WINDOW = frozenset({"sliding_window", "layer_types"})
-LATENT = frozenset({"kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"})
-LINEAR = frozenset(
-    {
-        "linear_num_key_heads",
-        "linear_num_value_heads",
-        "linear_key_head_dim",
-        "linear_value_head_dim",
-        "linear_conv_kernel_dim",
-        "full_attention_interval",
-        "layer_types",
-    }
-)
-KIMI_DELTA = frozenset({"linear_attn_config"})
-MAMBA = frozenset(
-    {
-        "attention_head_dim",
-        "conv_kernel",
-        "hybrid_override_pattern",
-        "mamba_head_dim",
-        "mamba_num_heads",
-        "mamba_proj_bias",
-        "mamba_ssm_cache_dtype",
-        "ssm_state_size",
-        "use_conv_bias",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Family:
-    """What the configs of one model type leave to its code.
-
-    Attributes:
-        attention: keys about attention that are understood.
-        bias: queries, keys and values have biases where ``attention_bias`` does not say.
-        qk_norm: queries and keys are normed per head.
-        experts: key of the number of experts; empty: dense.
-        output_gate: heads' outputs are gated.
-        linear: rule of the layers with linear attention, one of `capsim.catalog.attention.LINEAR_RULES`; empty: none.
-        gated_mlp: an MLP has a gate beside its way up.
-        tied: the output projection shares the embedding's weights where the config does not say.
-        every: where the config does not say, each so many layers one sees everything and the others a window.
-        defaults: further values for keys that the config may leave out.
-        names: keys that it calls otherwise.
-    """
-
-    attention: frozenset[str] = HEADS
-    bias: bool = False
-    qk_norm: bool = False
-    experts: str = ""
-    output_gate: bool = False
-    linear: str = ""
-    gated_mlp: bool = True
-    tied: bool = False
-    every: int = 0
-    defaults: Mapping[str, int] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def key(self, name: str) -> str:
-        """What the family calls a key."""
-        return self.names.get(name, name)
-
-
-_DEEPSEEK = Family(HEADS | LATENT, experts="n_routed_experts")
-_GEMMA_3 = Family(
-    HEADS | WINDOW | {"sliding_window_pattern", "_sliding_window_pattern"},
-    qk_norm=True,
-    tied=True,
-    every=6,
-    defaults={
-        "vocab_size": 262208,
-        "max_position_embeddings": 131072,
-        "head_dim": 256,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-    },
-)
-_KIMI_LINEAR = Family(
-    HEADS | LATENT | KIMI_DELTA,
-    experts="num_experts",
-    linear="kimi-delta",
-    names={
-        "num_experts_per_tok": "num_experts_per_token",
-        "n_shared_experts": "num_shared_experts",
-        "max_position_embeddings": "model_max_length",
-    },
-)
-_QWEN_WINDOW = WINDOW | {"use_sliding_window", "max_window_layers"}
-_QWEN_2 = Family(HEADS | _QWEN_WINDOW, bias=True)
-_QWEN_3 = Family(HEADS | _QWEN_WINDOW, qk_norm=True)
-_QWEN_3_EXPERTS = Family(HEADS | _QWEN_WINDOW, qk_norm=True, experts="num_experts")
-
-FAMILIES: Mapping[str, Family] = {
-    "deepseek_v2": _DEEPSEEK,
-    "deepseek_v3": _DEEPSEEK,
-    "gemma": Family(tied=True),
-    "gemma2": Family(HEADS | WINDOW, tied=True, every=2),
-    "gemma3": _GEMMA_3,
-    "gemma3_text": _GEMMA_3,
-    "glm4_moe": Family(HEADS | {"use_qk_norm"}, experts="n_routed_experts"),
-    "gpt_oss": Family(HEADS | WINDOW, bias=True, experts="num_local_experts", every=2),
-    "granite": Family(),
-    "kimi_k2": _DEEPSEEK,
-    "kimi_linear": _KIMI_LINEAR,
-    "llama": Family(),
-    "mistral": Family(HEADS | WINDOW),
-    "mixtral": Family(HEADS | WINDOW, experts="num_local_experts"),
-    "nemotron_h": Family(HEADS | MAMBA, linear="mamba2", gated_mlp=False),
-    "qwen2": _QWEN_2,
-    "qwen2_5_vl": _QWEN_2,
-    "qwen2_5_vl_text": _QWEN_2,
-    "qwen3": _QWEN_3,
-    "qwen3_moe": _QWEN_3_EXPERTS,
-    "qwen3_next": Family(
-        HEADS | LINEAR, qk_norm=True, experts="num_experts", output_gate=True, linear="gated-delta"
-    ),
-    "qwen3_vl_moe_text": _QWEN_3_EXPERTS,
-    "qwen3_vl_text": _QWEN_3,
-}
-"""What is understood, by ``model_type``."""
 
 
 def read_config(path: Path, name: str = "") -> Model:
@@ -230,6 +107,10 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool)
         tied: what the whole model says of its embeddings.
     """
     layers, hidden = keys.count("num_hidden_layers"), keys.count("hidden_size")
+    for key, value in family.fixed.items():
+        keys.only(key, value)
+    for key, word in family.uniform.items():
+        keys.words(key, (word,), layers)
     heads = keys.count("num_attention_heads", family.defaults.get("num_attention_heads"))
     latent = _latent(keys) if "kv_lora_rank" in family.attention else None
     linear = read_linear(keys, family.linear, layers) if family.linear else None
@@ -243,7 +124,8 @@ def _model(keys: ConfigKeys, family: Family, name: str, source: str, tied: bool)
         attention=next((kind for kind, shape in kinds.items() if shape is not None), "gqa"),
         layers=layers,
         hidden_size=hidden,
-        intermediate_size=keys.count("intermediate_size"),
+        # A config without a dense layer may leave out the width of one.
+        intermediate_size=keys.count("intermediate_size", keys.get("moe_intermediate_size")),
         attention_heads=heads,
         kv_heads=1 if latent else kv_heads,
         head_dim=latent.value_head_dim if latent else head_dim,
@@ -273,6 +155,7 @@ def _latent(keys: ConfigKeys) -> LatentAttention:
         nope_head_dim=keys.count("qk_nope_head_dim"),
         value_head_dim=keys.count("v_head_dim"),
         query_rank=keys.count("q_lora_rank", 0),
+        index_head_dim=keys.count("index_head_dim", 0),
     )
 
 
@@ -298,7 +181,7 @@ def _experts(keys: ConfigKeys, family: Family, layers: int) -> Experts | None:
     keys.only("decoder_sparse_step", 1)
     keys.only("mlp_only_layers", [])
     # Mixtral and gpt-oss have no width of their own for experts.
-    width = keys.count("moe_intermediate_size", keys.count("intermediate_size"))
+    width = keys.count("moe_intermediate_size", keys.get("intermediate_size"))
     shared, left = divmod(keys.count("shared_expert_intermediate_size", 0), width)
     if left:
         keys.refuse(["shared_expert_intermediate_size"])

@@ -1,9 +1,9 @@
 """Layers with linear attention from a model's ``config.json``: which they are, and of what shape.
 
-Keys and defaults: transformers (``qwen3_next``), the code published with Kimi-Linear (``kimi_linear``) and with
-Nemotron-H (``nemotron_h``). Dtypes of the states are those that vLLM keeps them in unless it is told otherwise
-(MambaStateDtypeCalculator of vllm/model_executor/layers/mamba/mamba_utils.py, and NemotronHForCausalLMConfig of
-vllm/model_executor/models/config.py).
+Keys and defaults: transformers (``qwen3_next``, ``qwen3_5``), the code published with Kimi-Linear (``kimi_linear``)
+and with Nemotron-H (``nemotron_h``). Dtypes of the states are those that vLLM keeps them in unless it is told otherwise
+(MambaStateDtypeCalculator of vllm/model_executor/layers/mamba/mamba_utils.py, and the settings of Nemotron-H and of
+Qwen3.5 in vllm/model_executor/models/config.py).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def _gated_delta(keys: ConfigKeys, layers: int) -> LinearLayers:
         key_head_dim=keys.count("linear_key_head_dim"),
         value_head_dim=keys.count("linear_value_head_dim"),
         kernel=keys.count("linear_conv_kernel_dim"),
+        state_bytes=STATE_BYTES[keys.word("mamba_ssm_dtype", tuple(STATE_BYTES), "bfloat16")],
     )
     full = listed(keys, layers, "linear_attention")
     return LinearLayers(attention, full or every(keys.count("full_attention_interval", 4), layers))

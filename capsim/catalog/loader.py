@@ -14,7 +14,9 @@ from capsim.catalog.gpu import Gpu
 from capsim.catalog.layer_types import MLP, of_symbol
 from capsim.catalog.model import Experts, Model
 from capsim.catalog.model_section import ModelSection, Named, full_layers, linear_attention, model_faults
+from capsim.catalog.plausible import implausible
 from capsim.catalog.schema import Bandwidth, Boolean, Compute, Size, Text
+from capsim.catalog.unmodelled import unmodelled
 from capsim.catalog.vision import Vision
 from capsim.errors import BadInput, Fault
 
@@ -43,7 +45,7 @@ def load_model(name: str, folder: Path = Path()) -> Model:
         folder: where a relative path starts.
 
     Raises:
-        BadInput: no such model, or its file is at fault.
+        BadInput: no such model, with the reason where it is known; or its file is at fault.
     """
     if is_path(name):
         return read_model(folder / name)
@@ -51,7 +53,7 @@ def load_model(name: str, folder: Path = Path()) -> Model:
 
 
 def is_path(name: str) -> bool:
-    """Whether a model's name is the path of a file, and not in the catalog."""
+    """Whether the name of a model or a GPU is the path of a file, and not in the catalog."""
     return name.endswith((".yaml", ".yml"))
 
 
@@ -60,12 +62,23 @@ def known_model(name: str) -> str:
     return _known("models", name, _aliases("models"))
 
 
-def load_gpu(name: str) -> Gpu:
-    """Data sheet of a GPU by its catalog name or an alias.
+def known_gpu(name: str) -> str:
+    """The catalog's name of a GPU with this name or alias; empty where there is none."""
+    return _known("gpus", name, _aliases("gpus"))
+
+
+def load_gpu(name: str, folder: Path = Path()) -> Gpu:
+    """Data sheet of a GPU by its catalog name or an alias, or by the path of a file such as ``my-gpu.yaml``.
+
+    Args:
+        name: the name; what ends in ``.yaml`` or ``.yml`` is a path.
+        folder: where a relative path starts.
 
     Raises:
-        BadInput: no such GPU, or its file is at fault.
+        BadInput: no such GPU, with the reason where it is known; or its file is at fault.
     """
+    if is_path(name):
+        return read_gpu(folder / name)
     return read_gpu(_find("gpus", "GPU", name))
 
 
@@ -94,9 +107,12 @@ def read_gpu(path: Path) -> Gpu:
     """Data sheet of a GPU from a YAML file.
 
     Raises:
-        BadInput: every fault of the file, also a figure without its source.
+        BadInput: every fault of the file, also a figure without its source or one that no GPU has.
     """
-    section = _read(_GpuSection, path)
+    return _gpu(_read(_GpuSection, path))
+
+
+def _gpu(section: _GpuSection) -> Gpu:
     return Gpu(**section.model_dump(exclude={"aliases"}))
 
 
@@ -118,6 +134,7 @@ def _read(section: type[_AnyNamed], path: Path) -> _AnyNamed:
     checked = schema.validated(section, document, faults)
     if isinstance(checked, _GpuSection):
         faults.extend(_unsourced(checked, document))
+        faults.extend(document.fault(*doubt) for doubt in implausible(_gpu(checked)))
     if isinstance(checked, ModelSection):
         faults.extend(model_faults(checked, document))
     if checked is None or faults:
@@ -132,7 +149,7 @@ def _unsourced(section: _GpuSection, document: documents.Document) -> list[Fault
 
 
 def _names(kind: str) -> tuple[str, ...]:
-    return tuple(name.removesuffix(".yaml") for name in data_names(kind, (".yaml",)))
+    return tuple(sorted(name.removesuffix(".yaml") for name in data_names(kind, (".yaml",))))
 
 
 def _find(kind: str, noun: str, name: str) -> Path:
@@ -140,12 +157,21 @@ def _find(kind: str, noun: str, name: str) -> Path:
     aliases = {} if name in _names(kind) else _aliases(kind)
     known = _known(kind, name, aliases)
     if not known:
+        _refuse_unmodelled(kind, noun, name)
         names = _names(kind)
         close = schema.closest(name, (*names, *aliases))
         suggestion = aliases.get(close, close)
         fault = Fault(noun, f"{name!r} is not in the catalog", "", f"one of {', '.join(names)}", suggestion)
         raise BadInput(fault)
     return data_path(kind, f"{known}.yaml")
+
+
+def _refuse_unmodelled(kind: str, noun: str, name: str) -> None:
+    """A name that is known, and why it has no entry, is answered better than by a name that is like it."""
+    known = unmodelled(kind).get(name.lower())
+    if known is not None:
+        what = f"{name!r} is not in the catalog: {known.reason}"
+        raise BadInput(Fault(noun, what, expected=known.instead))
 
 
 def _known(kind: str, name: str, aliases: Mapping[str, str]) -> str:

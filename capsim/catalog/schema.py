@@ -177,6 +177,7 @@ PositiveDuration = Annotated[float, _with_units(units.parse_duration, positive=T
 Size = Annotated[int, _with_units(units.parse_size, positive=True)]
 Bandwidth = Annotated[float, _with_units(units.parse_bandwidth, positive=True)]
 Compute = Annotated[float, _with_units(units.parse_compute, positive=True)]
+PositiveShare = Annotated[float, share("more than 0% and at most 100%", lambda fraction: 0 < fraction <= 1)]
 PositiveRate = Annotated[
     units.Rate,
     PlainValidator(_read_rate, json_schema_input_type=json_schema.quantity(units.parse_rate, positive=True)),

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 SUMMARIES = {
     "calibrate": "Measured step costs: measure them here, bring them in from others, show them, and compare them.",
-    "catalog": "What scenarios can name: list it, which is also what happens without a command, or add a model.",
+    "catalog": "What scenarios can name: list it, which is also what happens without a command, show one, or add one.",
     "check": "Read a scenario with its trace, profile and validation, and report every mistake.",
     "doctor": "Is this installation well: packages, data, hardware, and a test of known answers?",
     "explain": "Why is the answer what it is: which load, which gate, which constraint, and what would change it?",

@@ -38,22 +38,19 @@ GPUS = {
 """Catalog names of what the sources call a GPU; where its form is not told, the SXM one."""
 MODELS = {
     "/workspace/DeepSeek-R1-0528": "deepseek-v3",
-    "Llama-3.1-405B-Instruct": "llama-3.1-405b",
-    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
-    "Mixtral-8x7B-Instruct": "mixtral-8x7b",
     "Qwen/Qwen3-14B-FP8": "qwen3-14b",
     "Qwen/Qwen3-235B-A22B-Instruct-2507": "qwen3-235b-a22b",
     "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8": "qwen3-235b-a22b",
     "Qwen/Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b",
     "Qwen/Qwen3-32B-FP8": "qwen3-32b",
     "Qwen/Qwen3-8B-FP8": "qwen3-8b",
-    "llama2-70b-chat": "llama-2-70b",
     "meta-llama/Llama-3.1-405B-FP8": "llama-3.1-405b",
     "nvidia/Llama-3.1-405B-Instruct-FP8": "llama-3.1-405b",
     "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
     "nvidia/Llama-3.3-70B-Instruct-FP8": "llama-3.3-70b",
     "nvidia/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
     "zai-org/GLM-4.5-Air-FP8": "glm-4.5-air",
+    "zai-org/GLM-4.6-FP8": "glm-4.6",
 }
 """Catalog names of checkpoints with the same shapes; Qwen3's of July 2025 differ in the longest sequence alone."""
 WEIGHTS = {
@@ -116,7 +113,7 @@ def hardware_of(row: Row) -> Hardware:
     """
     if row["gpu"] not in GPUS:
         raise Refused(refusal.GPU, row["gpu"])
-    name = known_model(row["model"]) or MODELS.get(row["model"], "")
+    name = MODELS.get(row["model"]) or known_model(row["model"])
     if not name:
         raise Refused(refusal.MODEL, row["model"])
     model, ranks = load_model(name), int(row["tp"])
