@@ -20,8 +20,9 @@ from capsim.benchmark.aggregates import Figures
 from capsim.benchmark.benchmark_file import BenchmarkFile
 from capsim.benchmark.definitions import Definition, itl_of_requests, span_of_answers
 from capsim.benchmark.fields import Fields
-from capsim.benchmark.record import ERROR, INCOMPLETE, OK, BenchmarkRun, DroppedRow
+from capsim.benchmark.record import ERROR, INCOMPLETE, OK, BenchmarkRun
 from capsim.benchmark.request_rows import NANOSECOND, RequestRow, nanoseconds, token_count, with_requests
+from capsim.documents.dropped_row import DroppedRow
 
 TOOL = "aiperf"
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from capsim.benchmark.benchmark_file import BenchmarkFile
 from capsim.benchmark.definitions import Definition
 from capsim.benchmark.fields import MOST_SECONDS, MOST_TOKENS
-from capsim.benchmark.record import ERROR, INCOMPLETE, OK, ROWS_SHOWN, UNKNOWN, BenchmarkRun, DroppedRow
+from capsim.benchmark.record import ERROR, INCOMPLETE, OK, UNKNOWN, BenchmarkRun
+from capsim.documents.dropped_row import DroppedRow, no_usable_row
 from capsim.errors import BadInput, Fault
 
 TOOL = "csv"
@@ -71,9 +72,7 @@ def read_csv(path: str | Path, columns: Mapping[str, str] | None = None, unit: s
         elif row is not None:
             rows.append(row)
     if not rows:
-        faults = [Fault(file.source, row.reason, line=row.row, column=1) for row in dropped[:ROWS_SHOWN]]
-        what = f"no usable row among {len(dropped)}"
-        raise BadInput(Fault(file.source, what, expected="at least one request"), *faults)
+        raise no_usable_row(file.source, dropped)
     return _run(file, rows, dropped, UNITS[unit], failures_visible=not {"status", "error"}.isdisjoint(places))
 
 

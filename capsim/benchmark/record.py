@@ -9,25 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from capsim.documents.dropped_row import DroppedRow, dropped_notes
+
 OK, ERROR, INCOMPLETE = 0, 1, 2
 """Values of a request's status: answered in full, failed, cut off or still running when the run ended."""
 
 UNKNOWN = -1
 """Tokens that the file does not tell."""
 
-ROWS_SHOWN = 5
-"""Row numbers that one note spells out, so that a ruined file does not print itself."""
-
 Aggregates = Mapping[str, Mapping[str, float]]
 """Metric, then statistic, then value: seconds, counts, tokens or rates per second."""
-
-
-@dataclass(frozen=True)
-class DroppedRow:
-    """A request that was not used: its line, or its place in an array, counted from 1, and why."""
-
-    row: int
-    reason: str
 
 
 def unknown_seconds() -> NDArray[np.float64]:
@@ -75,7 +66,7 @@ class BenchmarkRun:
             ``total_throughput`` and ``goodput`` are rates per second with ``mean``. ``requests`` has the
             counts ``ok``, ``error`` and ``incomplete``, ``tokens`` the totals ``prompt`` and ``output``.
             What else a tool prints keeps its name.
-        dropped: requests that were not used.
+        dropped: requests that were not used, by their lines or their places in an array.
         remarks: what else its reader made of the file, one sentence each.
     """
 
@@ -141,18 +132,6 @@ class BenchmarkRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was changed on the way from the file to the columns, one sentence each."""
-        file = Path(self.source).name
-        rows_of: dict[str, list[int]] = {}
-        for dropped in self.dropped:
-            rows_of.setdefault(dropped.reason, []).append(dropped.row)
-        total = len(self) + len(self.dropped)
-        notes = [
-            f"{file}: dropped {len(rows)} of {total} requests: {reason} ({_places(rows)})"
-            for reason, rows in rows_of.items()
-        ]
-        return (*notes, *(f"{file}: {remark}" for remark in self.remarks))
-
-
-def _places(rows: list[int]) -> str:
-    shown = ", ".join(str(row) for row in rows[:ROWS_SHOWN])
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{', ...' if len(rows) > ROWS_SHOWN else ''}"
+        total = f"{len(self) + len(self.dropped)} requests"
+        notes = (*dropped_notes(self.dropped, total, "row"), *self.remarks)
+        return tuple(f"{Path(self.source).name}: {note}" for note in notes)

@@ -79,34 +79,14 @@ from math import inf
 from pathlib import Path
 
 from capsim import documents
-from capsim.catalog.model import DTYPE_BYTES, WEIGHT_BYTES, Experts
 from capsim.cost.profile_memory_reader import read_memory
+from capsim.cost.profile_provenance_reader import read_provenance
 from capsim.cost.profile_reader import Reader
-from capsim.cost.profile_tables import (
-    MODEL_SHAPES,
-    RANGES,
-    Attention,
-    HeldOut,
-    Operator,
-    Profile,
-    Provenance,
-)
+from capsim.cost.profile_tables import RANGES, Attention, HeldOut, Operator, Profile
 from capsim.documents import Document
 from capsim.errors import BadInput, Fault
 
 SCHEMA_VERSION = 1
-_TEXTS = (
-    "gpu",
-    "gpu_name",
-    "engine",
-    "engine_version",
-    "date",
-    "measured_by",
-    "licence",
-    "attribution",
-    "importer",
-)
-_OPTIONAL = ("derived_from", "expert_parallel_size", "pipeline_parallel_size", "routing")
 _ATTENTION = ("mixed", "skew", "mixed_skew")
 _EXPERTS = "moe"
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
@@ -163,7 +143,7 @@ def _read(reader: Reader) -> Profile:
     sizes = parts["graph_sizes"]
     profile = Profile(
         source=reader.document.source,
-        provenance=_provenance(parts["provenance"]),
+        provenance=read_provenance(parts["provenance"]),
         operators=tuple(_operator(item) for item in parts["operators"].items()),
         attention=attention,
         host=host["seconds"].seconds(),
@@ -250,53 +230,3 @@ def _reach(profile: Profile) -> dict[str, tuple[int, int]]:
         if points:
             reach[per] = (max(each[0] for each in points), min(each[-1] for each in points))
     return reach
-
-
-def _provenance(reader: Reader) -> Provenance:
-    parts = reader.members(
-        *("model", "dtype", "kv_dtype", "tensor_parallel_size", "files", "notes"), *_TEXTS, optional=_OPTIONAL
-    )
-    model = parts["model"].members("name", *MODEL_SHAPES, optional=("experts",))
-    files = [item.members("name", "sha256") for item in parts["files"].items(least=0)]
-    shapes = {shape: model[shape].count() for shape in MODEL_SHAPES}
-    experts = _experts(model["experts"], shapes["layers"]) if model["experts"].present else None
-    ranks = parts["tensor_parallel_size"].count()
-    holders = parts["expert_parallel_size"].count() if parts["expert_parallel_size"].present else 1
-    if holders > 1 and (experts is None or holders != ranks):
-        expected = "1 (the model has no experts)" if experts is None else f"1 or tensor_parallel_size {ranks}"
-        parts["expert_parallel_size"].fault(f"{holders}", expected)
-    if parts["pipeline_parallel_size"].present and parts["pipeline_parallel_size"].count() > 1:
-        stages = parts["pipeline_parallel_size"].value
-        parts["pipeline_parallel_size"].fault(f"{stages} stages, which no profile covers", "1")
-    if parts["routing"].present and experts is None:
-        parts["routing"].fault(f"{parts['routing'].value!r} of a model without experts", "model.experts")
-    return Provenance(
-        model=model["name"].text(),
-        shapes=shapes,
-        experts=experts,
-        dtype=parts["dtype"].one_of(*WEIGHT_BYTES),
-        kv_dtype=parts["kv_dtype"].one_of(*DTYPE_BYTES),
-        derived_from=parts["derived_from"].text() if parts["derived_from"].present else "",
-        tensor_parallel_size=ranks,
-        expert_parallel_size=holders,
-        routing=parts["routing"].text() if parts["routing"].present else "",
-        files=tuple({name: file[name].text() for name in ("name", "sha256")} for file in files),
-        notes=tuple(item.text() for item in parts["notes"].items(least=0)),
-        **{name: parts[name].text() for name in _TEXTS},
-    )
-
-
-def _experts(reader: Reader, layers: int) -> Experts:
-    parts = reader.members("count", "per_token", "intermediate_size", "shared", "dense_layers")
-    experts = Experts(
-        count=parts["count"].count(),
-        per_token=parts["per_token"].count(),
-        intermediate_size=parts["intermediate_size"].count(),
-        shared=parts["shared"].count(least=0),
-        dense_layers=parts["dense_layers"].count(least=0),
-    )
-    if experts.per_token > experts.count:
-        parts["per_token"].fault(f"{experts.per_token}", f"at most the {experts.count} experts")
-    if experts.dense_layers >= layers:
-        parts["dense_layers"].fault(f"{experts.dense_layers}", f"fewer than the {layers} layers")
-    return experts

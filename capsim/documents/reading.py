@@ -23,13 +23,22 @@ def load(path: Path, *, faults: list[Fault] | None = None) -> Document:
     Raises:
         BadInput: also where the file cannot be read or is not UTF-8.
     """
+    return parse(read_text(path), str(path), faults=faults)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        BadInput: the file cannot be read or is not UTF-8.
+    """
     source = str(path)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise BadInput(Fault(source, f"cannot be read: {error.strerror or error}")) from error
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # The good part before the bad byte tells its place.
         line, column = place_at(raw[: error.start].decode("utf-8", errors="replace"))
@@ -37,7 +46,6 @@ def load(path: Path, *, faults: list[Fault] | None = None) -> Document:
             source, f"byte 0x{raw[error.start]:02x} is not UTF-8", "", "a UTF-8 text file", "", line, column
         )
         raise BadInput(fault) from error
-    return parse(text, source, faults=faults)
 
 
 def parse(text: str, source: str, *, faults: list[Fault] | None = None) -> Document:

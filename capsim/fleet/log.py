@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capsim.engine.leap import LEAP_FIELDS, LeapRecord
+from capsim.engine.offload import OffloadTier
 from capsim.fleet.configuration import FlowControl, Latencies
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Counts = NDArray[np.int32]
+Outcomes = NDArray[np.int8]
 
 
 class Outcome(IntEnum):
@@ -44,6 +46,7 @@ class RequestColumns:
 
     A request that generates several sequences (``n``) begins with the first of them and ends with the last; counts are
     sums over them. Engine-internal times are taken at the engine; what the user observes adds the run's `Latencies`.
+    Columns are there to be read: where all rows are alike, one value may stand for all.
 
     Attributes:
         arrival: submission by the client.
@@ -81,9 +84,9 @@ class RequestColumns:
     found: Integers
     recomputed: Integers
     preemptions: Integers
-    attempts: Integers
-    replica: Integers
-    outcome: Integers
+    attempts: Counts
+    replica: Counts
+    outcome: Outcomes
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,9 @@ class LeapColumns:
         for name in LEAP_FIELDS:
             parts = [record.release(name) for record in replicas]
             columns[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return cls(replica=np.repeat(np.arange(len(replicas), dtype=np.int32), counts), **columns)
+        indices = np.arange(len(replicas), dtype=np.int32)
+        replica = np.broadcast_to(indices, counts[0]) if len(replicas) == 1 else np.repeat(indices, counts)
+        return cls(replica=replica, **columns)
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,18 @@ class TierTraffic:
     loaded: int
     evicted: int
     loading_time: float
+
+    @classmethod
+    def of(cls, tiers: Sequence[OffloadTier]) -> TierTraffic:
+        """Sum one tier over its replicas."""
+        return cls(
+            name=tiers[0].tier.name,
+            hit_tokens=sum(tier.hit_tokens for tier in tiers),
+            stored=sum(tier.stored for tier in tiers),
+            loaded=sum(tier.loaded for tier in tiers),
+            evicted=sum(tier.evicted for tier in tiers),
+            loading_time=sum(tier.loading_time for tier in tiers),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capsim.engine import Sequence
-from capsim.fleet.log import Floats, Integers, Outcome
+from capsim.fleet.log import Counts, Floats, Integers, Outcome, Outcomes, RequestColumns
 from capsim.workload.requests import Requests
 
+TIMES = ("submitted", "scheduled", "first_token", "finish", "service")
+COUNTS = ("cached", "loaded", "found", "recomputed", "preemptions")
+"""See `capsim.fleet.log.RequestColumns`."""
 MOST_ENDED = 4096
 """Requests that have ended and are still there as objects, not yet as rows."""
 
@@ -33,22 +37,22 @@ class RequestRecord:
 
     Attributes:
         arrival, attempts, replica, outcome: see `capsim.fleet.log.RequestColumns`; whoever runs the simulation writes
-            them row by row.
-        times: `submitted`, `scheduled`, `first_token`, `finish` and `service`, shape (n,) each.
-        counts: `cached`, `loaded`, `found`, `recomputed` and `preemptions`, shape (n,) each.
+            them row by row, but arrival only in a closed loop.
+
+    Args:
+        requests: what the clients send.
+        closed: they send each request when another has ended, and not at its arrival time.
     """
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, *, closed: bool) -> None:
         count = len(requests)
-        self.arrival: Floats = np.array(requests.arrival, np.float64)
-        self.attempts: Integers = np.zeros(count, np.int64)
-        self.replica: Integers = np.full(count, -1, np.int64)
-        self.outcome: Integers = np.full(count, int(Outcome.COMPLETED), np.int64)
-        times = ("submitted", "scheduled", "first_token", "finish", "service")
-        self.times: dict[str, Floats] = {name: np.full(count, np.nan) for name in times}
-        counts = ("cached", "loaded", "found", "recomputed", "preemptions")
-        self.counts: dict[str, Integers] = {name: np.zeros(count, np.int64) for name in counts}
-        self._samples = requests.samples
+        self._requests = requests
+        self.arrival: Floats = requests.arrival.copy() if closed else requests.arrival
+        self.attempts: Counts = np.zeros(count, np.int32)
+        self.replica: Counts = np.full(count, -1, np.int32)
+        self.outcome: Outcomes = np.full(count, int(Outcome.COMPLETED), np.int8)
+        self._times: dict[str, Floats] = {name: np.full(count, np.nan) for name in TIMES}
+        self._counts: dict[str, Integers] = {name: np.zeros(count, np.int64) for name in COUNTS}
         self._attempts: dict[int, _Attempt] = {}
         self._ended: list[list[Sequence]] = []
 
@@ -78,28 +82,43 @@ class RequestRecord:
             self._write()
         return True
 
-    def close(self) -> None:
-        """Write all that is still there as objects: of requests that ended, and of those that never did."""
+    def columns(self, held: Floats) -> RequestColumns:
+        """All requests, those that never ended too; `held`: seconds in the gateway's queue, shape (n,)."""
         self._ended += [attempt.sequences for attempt in self._attempts.values()]
         self._attempts.clear()
         self._write()
+        requests, served = self._requests, dict[str, Any](**self._times, **self._counts)
+        return RequestColumns(
+            arrival=self.arrival,
+            held=held,
+            prompt=requests.prompt,
+            output=requests.output,
+            priority=np.broadcast_to(np.int64(0), len(requests))
+            if requests.priority is None
+            else requests.priority,
+            attempts=self.attempts,
+            replica=self.replica,
+            outcome=self.outcome,
+            **served,
+        )
 
     def _write(self) -> None:
         """Turn the requests that have ended into rows."""
         rows = [sequences[0].request for sequences in self._ended]
         every = [sequence for sequences in self._ended for sequence in sequences]
-        shape = (len(rows), self._samples)
+        shape = (len(rows), self._requests.samples)
 
         def of(name: str) -> Floats:
-            return np.array([getattr(sequence, name) for sequence in every], np.float64).reshape(shape)
+            return np.fromiter(map(attrgetter(name), every), np.float64, len(every)).reshape(shape)
 
         scheduled, finish = of("scheduled"), of("finish")
-        self.times["scheduled"][rows] = scheduled.min(axis=1)
-        self.times["finish"][rows] = finish.max(axis=1)
-        self.times["service"][rows] = (finish - scheduled).sum(axis=1)
+        self._times["scheduled"][rows] = scheduled.min(axis=1)
+        self._times["finish"][rows] = finish.max(axis=1)
+        self._times["service"][rows] = (finish - scheduled).sum(axis=1)
         for name in ("submitted", "first_token"):
-            self.times[name][rows] = of(name).min(axis=1)
-        for name, column in self.counts.items():
-            numbers = np.array([getattr(sequence, name) for sequence in every], np.int64)
-            column[rows] = numbers.reshape(shape).sum(axis=1)
+            self._times[name][rows] = of(name).min(axis=1)
+        for name, column in self._counts.items():
+            numbers = np.fromiter(map(attrgetter(name), every), np.int64, len(every))
+            if numbers.any():  # zeros that nobody wrote take no memory
+                column[rows] = numbers.reshape(shape).sum(axis=1)
         self._ended.clear()

@@ -13,7 +13,7 @@ from capsim.engine.sequence import NO_PATH, Path
 from capsim.fleet.completions import Completions
 from capsim.fleet.configuration import Failure, FleetConfiguration
 from capsim.fleet.gateway import Gateway
-from capsim.fleet.log import LeapColumns, Outcome, ReplicaState, RequestColumns, RunLog, TierTraffic
+from capsim.fleet.log import LeapColumns, Outcome, ReplicaState, RunLog, TierTraffic
 from capsim.fleet.request_record import MOST_ENDED, RequestRecord, scalars
 from capsim.fleet.router import ROUTERS
 from capsim.fleet.server import Server
@@ -46,21 +46,6 @@ def _no_path(row: int) -> Path:  # noqa: ARG001
     return NO_PATH
 
 
-def _traffic(replicas: list[Replica]) -> tuple[TierTraffic, ...]:
-    """What each tier of KV offload did, over all replicas."""
-    return tuple(
-        TierTraffic(
-            name=tiers[0].tier.name,
-            hit_tokens=sum(tier.hit_tokens for tier in tiers),
-            stored=sum(tier.stored for tier in tiers),
-            loaded=sum(tier.loaded for tier in tiers),
-            evicted=sum(tier.evicted for tier in tiers),
-            loading_time=sum(tier.loading_time for tier in tiers),
-        )
-        for tiers in zip(*(replica.tiers for replica in replicas), strict=True)
-    )
-
-
 def _whole(path: Path, row: int, prompt: int) -> Path:
     """The path of one request's sequences, which share its whole prompt."""
     return path if path and path[-1][1] == prompt else (*path, (-1 - row, prompt))
@@ -86,7 +71,7 @@ class _Simulation:
         most = math.inf if control is None else control.max_outstanding
         self._servers = [Server(index, Replica(engine, cost), most) for index in range(fleet.replicas)]
         self._router = ROUTERS[fleet.router]()
-        self._record = record = RequestRecord(requests)
+        self._record = record = RequestRecord(requests, closed=concurrency is not None)
         self._prompt, self._output = scalars(requests.prompt), scalars(requests.output)
         self._admitted = scalars(engine.admits(requests.prompt, requests.output))
         self._path = _no_path if requests.prefixes is None else requests.prefixes.path
@@ -271,7 +256,10 @@ class _Simulation:
 
     def _log(self) -> RunLog:
         replicas = [server.replica for server in self._servers]
-        requests = self._request_columns()
+        count, gateway = len(self._requests), self._gateway
+        requests = self._record.columns(
+            np.broadcast_to(0.0, count) if gateway is None else np.array(gateway.waited)
+        )
         ends = requests.finish[~np.isnan(requests.finish)]
         return RunLog(
             requests=requests,
@@ -284,27 +272,11 @@ class _Simulation:
             pool_blocks=self._engine.usable_blocks,
             block_size=self._engine.block_size,
             evictions=np.array([replica.evicted for replica in replicas], dtype=np.int64),
-            tiers=_traffic(replicas),
+            tiers=tuple(map(TierTraffic.of, zip(*(replica.tiers for replica in replicas), strict=True))),
             blocks_left=sum(replica.blocks for replica in replicas),
             samples=self._samples,
             lost_tokens=sum(replica.lost_tokens for replica in replicas) + self._lost_tokens,
             lost_first_tokens=sum(replica.lost_first_tokens for replica in replicas)
             + self._lost_first_tokens,
             events=self._events,
-        )
-
-    def _request_columns(self) -> RequestColumns:
-        record, requests, count = self._record, self._requests, len(self._requests)
-        record.close()
-        served: dict[str, Any] = {**record.times, **record.counts}
-        return RequestColumns(
-            arrival=record.arrival,
-            held=np.zeros(count) if self._gateway is None else np.array(self._gateway.waited, np.float64),
-            prompt=requests.prompt,
-            output=requests.output,
-            priority=np.zeros(count, np.int64) if requests.priority is None else requests.priority,
-            attempts=record.attempts,
-            replica=record.replica,
-            outcome=record.outcome,
-            **served,
         )

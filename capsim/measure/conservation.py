@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from capsim.errors import InvariantBroken
-from capsim.fleet.log import Outcome, RunLog
+from capsim.fleet.log import LeapColumns, Outcome, RequestColumns, RunLog
 from capsim.measure.latency import failed
-from capsim.measure.leaps import leap_durations, most_blocks
+from capsim.measure.leaps import leap_durations, leap_parts, leap_rows, most_blocks, sum_over_time
 
 TIME_TOLERANCE = 1e-8
 """Seconds. Ties within 1 ns count as one instant, and sums of step times round by far less in a week (6e5 s)."""
 RELATIVE_TOLERANCE = 1e-9
 """Sums of up to a million terms in float64 keep more digits than this."""
+STAGES = ("arrival", "submitted", "scheduled", "first_token", "finish")
+"""Of a completed request, in order."""
 
 
 def check_conservation(log: RunLog) -> None:
@@ -60,20 +65,23 @@ def _check_outcomes(log: RunLog) -> None:
         row = int(np.flatnonzero(ended != completed)[0])
         outcome = Outcome(int(requests.outcome[row])).name
         raise InvariantBroken(f"request {row} is {outcome} with finish {requests.finish[row]}")
-    stages = ("arrival", "submitted", "scheduled", "first_token", "finish")
-    times = np.stack([getattr(requests, stage)[completed] for stage in stages])
-    if not np.isfinite(times).all():
-        stage, row = np.argwhere(~np.isfinite(times))[0].tolist()
-        raise InvariantBroken(
-            f"request {np.flatnonzero(completed)[row]} is COMPLETED without {stages[stage]}"
-        )
-    backwards = np.argwhere(np.diff(times, axis=0) < -TIME_TOLERANCE)
-    if len(backwards):
-        stage, row = backwards[0].tolist()
-        raise InvariantBroken(
-            f"request {np.flatnonzero(completed)[row]} has {stages[stage + 1]} at {times[stage + 1, row]} s "
-            f"before {stages[stage]} at {times[stage, row]} s"
-        )
+    _check_stages(requests, completed)
+
+
+def _check_stages(requests: RequestColumns, completed: NDArray[np.bool_]) -> None:
+    times = {stage: getattr(requests, stage) for stage in STAGES}
+    for stage, time in times.items():
+        missing = completed & ~np.isfinite(time)
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0])
+            raise InvariantBroken(f"request {row} is COMPLETED without {stage}")
+    for before, after in pairwise(STAGES):
+        backwards = completed & (times[after] - times[before] < -TIME_TOLERANCE)
+        if backwards.any():
+            row = int(np.flatnonzero(backwards)[0])
+            raise InvariantBroken(
+                f"request {row} has {after} at {times[after][row]} s before {before} at {times[before][row]} s"
+            )
 
 
 def _check_gateway(log: RunLog) -> None:
@@ -106,20 +114,34 @@ def _check_blocks(log: RunLog) -> None:
 def _check_pool(log: RunLog) -> None:
     """A replica holds no more blocks than its pool has, and no more room in them than they have."""
     leaps = log.leaps
-    wrong = (most_blocks(leaps) > log.pool_blocks) | (leaps.blocks < 0) | (leaps.growth < 0)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    row = _first(
+        leaps, lambda part: (most_blocks(part) > log.pool_blocks) | (part.blocks < 0) | (part.growth < 0)
+    )
+    if row is not None:
         raise InvariantBroken(
             f"leap {row} holds {leaps.blocks[row]} KV blocks and takes {leaps.growth[row]} "
             f"of a pool of {log.pool_blocks}"
         )
-    wrong = (leaps.unfilled < 0) | (leaps.unfilled > log.block_size * leaps.blocks.astype(np.int64))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    row = _first(leaps, lambda part: (part.unfilled < 0) | (part.unfilled > _room(part, log.block_size)))
+    if row is not None:
         raise InvariantBroken(
             f"leap {row} has room for {leaps.unfilled[row]} tokens in {leaps.blocks[row]} blocks "
             f"of {log.block_size}"
         )
+
+
+def _room(leaps: LeapColumns, block_size: int) -> NDArray[np.int64]:
+    """Tokens that the blocks held could hold."""
+    return block_size * leaps.blocks.astype(np.int64)
+
+
+def _first(leaps: LeapColumns, wrong: Callable[[LeapColumns], NDArray[np.bool_]]) -> int | None:
+    """Row of the first leap of which something is true; None if there is none."""
+    for rows, part in leap_parts(leaps):
+        found = np.flatnonzero(wrong(part))
+        if len(found):
+            return int(rows.start + found[0])
+    return None
 
 
 def _check_found(log: RunLog) -> None:
@@ -183,31 +205,36 @@ def _check_prefill(log: RunLog) -> None:
 def _check_leaps(log: RunLog) -> None:
     """A replica does one step at a time."""
     leaps = log.leaps
-    durations = leap_durations(leaps)
-    if (durations < 0).any() or (leaps.steps < 1).any():
-        row = int(np.flatnonzero((durations < 0) | (leaps.steps < 1))[0])
-        raise InvariantBroken(f"leap {row} has {leaps.steps[row]} steps in {durations[row]} s")
-    order = np.lexsort((leaps.start, leaps.replica))
-    replica, start, end = leaps.replica[order], leaps.start[order], (leaps.start + durations)[order]
-    overlaps = np.flatnonzero((replica[1:] == replica[:-1]) & (start[1:] < end[:-1] - TIME_TOLERANCE))
-    if len(overlaps):
-        row = int(overlaps[0])
-        raise InvariantBroken(
-            f"replica {replica[row]} starts a leap at {start[row + 1]} s and is busy until {end[row]} s"
-        )
+    row = _first(leaps, lambda part: (leap_durations(part) < 0) | (part.steps < 1))
+    if row is not None:
+        seconds = leap_durations(leap_rows(leaps, slice(row, row + 1)))[0]
+        raise InvariantBroken(f"leap {row} has {leaps.steps[row]} steps in {seconds} s")
+    for rows, _ in leap_parts(leaps):
+        after = leap_rows(leaps, slice(rows.start + 1, rows.stop + 1))
+        part = leap_rows(leaps, slice(rows.start, rows.start + len(after.start)))
+        end = part.start + leap_durations(part)
+        overlaps = np.flatnonzero((part.replica == after.replica) & (after.start < end - TIME_TOLERANCE))
+        if len(overlaps):
+            row = int(overlaps[0])
+            raise InvariantBroken(
+                f"replica {part.replica[row]} starts a leap at {after.start[row]} s and is busy until {end[row]} s"
+            )
 
 
 def _check_little(log: RunLog) -> None:
-    """Little's law as an identity: the time integral of the number in the system is the sum of the times in it."""
+    """Little's law as an identity: the time integral of the number in the system is the sum of the times in it.
+
+    The integral is the area between the number that came and the number that left, summed by strips of height 1: from
+    the k-th to come to the k-th to leave, whoever that is. Nobody leaves before anybody came if no strip is negative.
+    """
     requests, completed = log.requests, _completed(log)
     arrival, finish = requests.arrival[completed], requests.finish[completed]
-    times = np.concatenate([arrival, finish])
-    change = np.repeat([1, -1], len(arrival))
-    order = np.lexsort((-change, times))
-    present = np.cumsum(change[order])
-    integral = float(present[:-1] @ np.diff(times[order])) if len(times) else 0.0
     total = float((finish - arrival).sum())
-    if (present < 0).any() or not _same(integral, total):
+    arrival.sort()
+    finish.sort()
+    strips = finish - arrival
+    integral = float(strips.sum())
+    if (strips < 0).any() or not _same(integral, total):
         raise InvariantBroken(
             f"the number in the system integrates to {integral} s, times in it sum to {total} s"
         )
@@ -222,7 +249,7 @@ def _check_service(log: RunLog) -> None:
     if not _only_whole_attempts(log):
         return
     requests, completed = log.requests, _completed(log)
-    in_leaps = float(log.leaps.running @ leap_durations(log.leaps))
+    in_leaps = sum_over_time(log.leaps, lambda part: part.running)
     in_requests = float(requests.service[completed].sum())
     may_be_less = bool(requests.preemptions.any())
     if not _same(in_leaps, in_requests) and not (may_be_less and in_leaps < in_requests):

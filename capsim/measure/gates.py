@@ -11,7 +11,7 @@ from capsim.errors import BadInput
 from capsim.measure.inter_token import Gaps
 from capsim.measure.latency import RequestLatencies
 from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
-from capsim.measure.percentile import least_count, percentiles
+from capsim.measure.percentile import least_count, percentiles, percentiles_in_parts
 
 REQUEST_METRICS = ("ttft", "tpot", "e2e")
 
@@ -69,20 +69,21 @@ def check_gates(
 
 
 def _latency_gate(objective: LatencyObjective, user: RequestLatencies, gaps: Gaps) -> Gate:
+    wanted = [objective.percentile]
     if objective.metric == "itl":
-        seconds, count = gaps.seconds, gaps.count
+        total, within = gaps.total, gaps.within(objective.limit)
+        observed = percentiles_in_parts(gaps.parts, wanted)
     elif objective.metric in REQUEST_METRICS:
         values = user.of(objective.metric)
         seconds = values[~np.isnan(values)]
-        count = np.ones(len(seconds), dtype=np.int64)
+        total, within = len(seconds), int(np.count_nonzero(seconds <= objective.limit))
+        observed = percentiles(seconds, wanted)
     else:
         raise BadInput(f"unknown latency metric {objective.metric!r}, expected ttft, tpot, itl or e2e")
-    total = int(count.sum())
-    within = int(count[seconds <= objective.limit].sum())
     return Gate(
         name=objective.name,
         kind="latency",
-        observed=percentiles(seconds, [objective.percentile], count)[0],
+        observed=observed[0],
         limit=objective.limit,
         attained=within / total if total else 1.0,
         required=objective.percentile / 100,

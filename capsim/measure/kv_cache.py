@@ -10,15 +10,18 @@ from numpy.typing import NDArray
 
 from capsim.fleet.log import LeapColumns, RunLog, TierTraffic
 from capsim.measure.latency import failed, user_latencies
-from capsim.measure.leaps import leap_durations, mean_blocks, mean_over, mean_unfilled, most_blocks
+from capsim.measure.leaps import (
+    leap_durations,
+    leap_parts,
+    mean_blocks,
+    mean_over_time,
+    mean_unfilled,
+    most_blocks,
+)
 from capsim.measure.percentile import Distribution, Part, percentiles_in_parts
-
-Counts = NDArray[np.int32]
 
 LEVELS = 8
 """Into so many levels, at most, a leap's rise is cut where percentiles over time are taken."""
-LEAPS_AT_ONCE = 1 << 15
-"""So many leaps are cut into levels at a time."""
 NANOSECONDS = 1e9
 """In a second. Percentiles count whole ones: a step takes a million of them."""
 
@@ -166,19 +169,16 @@ class KvCache:
 
 
 def _blocks_held(leaps: LeapColumns) -> Level:
-    durations = leap_durations(leaps)
-
     def parts() -> Iterator[Part]:
-        for first in range(0, len(durations), LEAPS_AT_ONCE):
-            rows = slice(first, first + LEAPS_AT_ONCE)
-            yield _levels(leaps.blocks[rows], leaps.growth[rows], durations[rows])
+        return (_levels(part) for _, part in leap_parts(leaps))
 
     p95 = percentiles_in_parts(parts, [95])[0]
-    return Level(mean_over(mean_blocks(leaps), durations), p95, float(most_blocks(leaps).max(initial=0)))
+    return Level(mean_over_time(leaps, mean_blocks), p95, float(most_blocks(leaps).max(initial=0)))
 
 
-def _levels(blocks: Counts, growth: Counts, durations: NDArray[np.float64]) -> Part:
+def _levels(leaps: LeapColumns) -> Part:
     """Blocks held at each level of each leap, and for how many nanoseconds."""
+    blocks, growth, durations = leaps.blocks, leaps.growth, leap_durations(leaps)
     levels = np.minimum(growth + 1, LEVELS)
     leap = np.repeat(np.arange(len(levels)), levels)
     place = np.arange(len(leap)) - np.repeat(np.cumsum(levels) - levels, levels)
@@ -190,9 +190,8 @@ def _unfilled_share(leaps: LeapColumns, block_size: int) -> float:
     """Room without a token over all room in the blocks held, both summed over time."""
     if block_size > 1 and not leaps.unfilled.any():
         return float("nan")
-    durations = leap_durations(leaps)
-    room = block_size * mean_over(mean_blocks(leaps), durations)
-    return _ratio(mean_over(mean_unfilled(leaps, block_size), durations), room)
+    room = block_size * mean_over_time(leaps, mean_blocks)
+    return _ratio(mean_over_time(leaps, lambda part: mean_unfilled(part, block_size)), room)
 
 
 def _ratio(part: float, whole: float) -> float:

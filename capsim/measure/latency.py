@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,34 +42,68 @@ class RequestLatencies:
         return RequestLatencies(self.ttft[rows], self.tpot[rows], self.e2e[rows])
 
 
+TTFT_PARTS = ("network_and_gateway", "tokenization", "cold_state", "queue", "prefill", "stream_out")
+"""See `TtftParts`."""
+
+
 @dataclass(frozen=True)
 class TtftParts:
     """What a user's TTFT consists of, seconds, shape (n,), NaN for failed requests; `total` is their sum.
 
-    Attributes:
-        network_and_gateway: from the client through the gateway, with what it waited there by flow control.
-        tokenization: text to tokens.
-        cold_state: lost before the last submission to an engine: dead replicas, retries, loading.
-        queue: in the engine's queue until the first step that worked on the request.
-        prefill: from there to the end of the step that made the first token.
-        stream_out: detokenization, flush and network of the first token.
+    Each part is made when it is asked for: all of them together are as large as what the run recorded.
     """
 
-    network_and_gateway: Floats
-    tokenization: Floats
-    cold_state: Floats
-    queue: Floats
-    prefill: Floats
-    stream_out: Floats
+    log: RunLog
+
+    @property
+    def network_and_gateway(self) -> Floats:
+        """From the client through the gateway, with what it waited there by flow control."""
+        outside = self.log.latencies
+        return self._completed(outside.network + outside.gateway + self.log.requests.held)
+
+    @property
+    def tokenization(self) -> Floats:
+        """Text to tokens."""
+        return self._completed(self.log.latencies.tokenization)
+
+    @property
+    def cold_state(self) -> Floats:
+        """Lost before the last submission to an engine: dead replicas, retries, loading."""
+        requests = self.log.requests
+        late = requests.submitted - requests.arrival - self.log.latencies.inbound - requests.held
+        # Without a retry only the rounding of two sums is left over, which is no cold state.
+        return self._completed(np.where(np.abs(late) < _INSTANT, 0.0, late))
+
+    @property
+    def queue(self) -> Floats:
+        """In the engine's queue until the first step that worked on the request."""
+        return self._completed(self.log.requests.scheduled - self.log.requests.submitted)
+
+    @property
+    def prefill(self) -> Floats:
+        """From there to the end of the step that made the first token."""
+        return self._completed(self.log.requests.first_token - self.log.requests.scheduled)
+
+    @property
+    def stream_out(self) -> Floats:
+        """Detokenization, flush and network of the first token."""
+        return self._completed(self.log.latencies.outbound)
 
     @property
     def total(self) -> Floats:
-        """The user's TTFT, seconds, shape (n,)."""
-        parts: list[Floats] = [getattr(self, field.name) for field in fields(self)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
+        """The user's TTFT."""
+        total = self.of(TTFT_PARTS[0])
+        for name in TTFT_PARTS[1:]:
+            total += self.of(name)
         return total
+
+    def of(self, name: str) -> Floats:
+        """One of `TTFT_PARTS`."""
+        part: Floats = getattr(self, name)
+        return part
+
+    def _completed(self, seconds: Floats | float) -> Floats:
+        return np.where(failed(self.log), np.nan, seconds)
 
 
 def failed(log: RunLog) -> NDArray[np.bool_]:
@@ -77,25 +111,9 @@ def failed(log: RunLog) -> NDArray[np.bool_]:
     return np.not_equal(log.requests.outcome, Outcome.COMPLETED)
 
 
-def ttft_parts(log: RunLog) -> TtftParts:
-    """Split the TTFT of every completed request."""
-    requests, outside = log.requests, log.latencies
-    late = requests.submitted - requests.arrival - outside.inbound - requests.held
-    nothing = np.where(failed(log), np.nan, 0.0)
-    return TtftParts(
-        network_and_gateway=nothing + (outside.network + outside.gateway + requests.held),
-        tokenization=nothing + outside.tokenization,
-        # Without a retry only the rounding of two sums is left over, which is no cold state.
-        cold_state=nothing + np.where(np.abs(late) < _INSTANT, 0.0, late),
-        queue=nothing + (requests.scheduled - requests.submitted),
-        prefill=nothing + (requests.first_token - requests.scheduled),
-        stream_out=nothing + outside.outbound,
-    )
-
-
 def user_latencies(log: RunLog) -> RequestLatencies:
     """Latencies from the client's submission to tokens at the client; TTFT is the sum of its parts."""
-    return _latencies(log, ttft_parts(log).total)
+    return _latencies(log, TtftParts(log).total)
 
 
 def engine_latencies(log: RunLog) -> RequestLatencies:

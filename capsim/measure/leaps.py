@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capsim.fleet.log import LeapColumns
+from capsim.measure.long_sum import long_sum
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int32]
+Figure = Callable[[LeapColumns], NDArray[Any]]
+"""One number a leap, shape (m,)."""
+
+AT_ONCE = 1 << 15
+"""Leaps of which a figure is made at a time: a run has millions of them."""
+
+
+def leap_rows(leaps: LeapColumns, rows: slice | NDArray[np.bool_]) -> LeapColumns:
+    """Some of the leaps, without a copy where they are a slice."""
+    return LeapColumns(**{field.name: getattr(leaps, field.name)[rows] for field in fields(leaps)})
+
+
+def leap_parts(leaps: LeapColumns, at_once: int = AT_ONCE) -> Iterator[tuple[slice, LeapColumns]]:
+    """Some leaps at a time, with their rows."""
+    for first in range(0, len(leaps.start), at_once):
+        rows = slice(first, first + at_once)
+        yield rows, leap_rows(leaps, rows)
 
 
 def leap_durations(leaps: LeapColumns) -> Floats:
@@ -20,11 +40,10 @@ def leap_durations(leaps: LeapColumns) -> Floats:
 
 def leaps_since(leaps: LeapColumns, time: float) -> LeapColumns:
     """Keep the leaps that start at or after `time` seconds."""
-    kept = np.flatnonzero(leaps.start >= time)
-    rows: slice | NDArray[np.intp] = kept
-    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-        rows = slice(int(kept[0]), int(kept[-1]) + 1)  # of one replica, all that follow: no copy is needed
-    return LeapColumns(**{field.name: getattr(leaps, field.name)[rows] for field in fields(leaps)})
+    kept = leaps.start >= time
+    first = len(kept) - int(np.count_nonzero(kept))
+    # Of one replica they are the last ones, and no copy is needed.
+    return leap_rows(leaps, slice(first, None) if kept[first:].all() else kept)
 
 
 def most_blocks(leaps: LeapColumns) -> Counts:
@@ -51,11 +70,31 @@ def mean_unfilled(leaps: LeapColumns, block_size: int) -> Floats:
     return leaps.unfilled + (block_size * taken - (steps - 1) * leaps.decodes) / 2
 
 
-def mean_over(values: Floats | Counts, durations: Floats) -> float:
-    """Mean of values, shape (m,), that lasted so many seconds each; NaN if that is no time."""
-    time = float(durations.sum())
+def mean_over_time(leaps: LeapColumns, figure: Figure) -> float:
+    """Mean of a figure over the time that the leaps take; NaN if that is none."""
+    time = busy_time(leaps)
+    return sum_over_time(leaps, figure) / time if time else float("nan")
+
+
+def sum_over_time(leaps: LeapColumns, figure: Figure) -> float:
+    """Sum of a figure times the seconds of its leap."""
     # Not a matrix product: its rounding depends on how many threads it has.
-    return float((values * durations).sum() / time) if time else float("nan")
+    return _sum(leaps, lambda part: figure(part) * leap_durations(part))
+
+
+def busy_time(leaps: LeapColumns) -> float:
+    """Seconds that the leaps take, summed."""
+    return _sum(leaps, leap_durations)
+
+
+def _sum(leaps: LeapColumns, figure: Figure) -> float:
+    return long_sum((figure(part) for _, part in leap_parts(leaps)), len(leaps.start))
+
+
+def share_of_steps(leaps: LeapColumns, chosen: Callable[[LeapColumns], NDArray[np.bool_]]) -> float:
+    """Share of all steps that the leaps chosen have, 0 without any; `chosen` gives one truth a leap, shape (m,)."""
+    steps = sum(int(part.steps[chosen(part)].sum()) for _, part in leap_parts(leaps))
+    return steps / max(1, int(leaps.steps.sum()))
 
 
 @dataclass(frozen=True)
@@ -86,17 +125,16 @@ class Occupancy:
     @classmethod
     def of(cls, leaps: LeapColumns) -> Occupancy:
         """Summarize leaps, weighted by how long each took."""
-        durations = leap_durations(leaps)
         steps = int(leaps.steps.sum())
         mixed = leaps.steps[(leaps.chunks > 0) & (leaps.decodes > 0)].sum()
         return cls(
             steps=steps,
-            busy_time=float(durations.sum()),
+            busy_time=busy_time(leaps),
             mixed_steps=float(mixed / steps) if steps else float("nan"),
-            running_mean=mean_over(leaps.running, durations),
+            running_mean=mean_over_time(leaps, lambda part: part.running),
             running_max=int(leaps.running.max(initial=0)),
-            waiting_mean=mean_over(leaps.waiting, durations),
+            waiting_mean=mean_over_time(leaps, lambda part: part.waiting),
             waiting_max=int(leaps.waiting.max(initial=0)),
-            blocks_mean=mean_over(mean_blocks(leaps), durations),
+            blocks_mean=mean_over_time(leaps, mean_blocks),
             blocks_max=int(most_blocks(leaps).max(initial=0)),
         )

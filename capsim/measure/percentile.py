@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
+
+from capsim.measure.long_sum import long_sum
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +27,8 @@ Part = tuple[Floats, Integers]
 """Some of the values, and how often each counts."""
 MOST_SORTED = 1 << 18
 """Weighted values that are sorted at once."""
+SUMMARIZED = (50, 90, 95, 99)
+"""Percentiles of a `Distribution`."""
 BITS = 18
 """Sign, exponent and 6 bits of the fraction: values that share them differ by less than 2 %."""
 
@@ -62,20 +65,17 @@ def percentiles_in_parts(parts: Callable[[], Iterable[Part]], wanted: Sequence[f
     """Return the same, exactly, of weighted values that come in parts, of which one is there at a time.
 
     A first pass sums weights by the leading bits of the values, a second one sorts the values that share theirs
-    with a wanted percentile. One part alone is sorted at once.
+    with a wanted percentile. Few values are sorted at once.
 
     Args:
         parts: makes the parts, the same ones each time; the weights of all sum to less than 2 ** 53.
         wanted: as of `percentiles`.
     """
-    first = list(islice(parts(), 2))
-    if len(first) < 2:
-        values, weights = first[0] if first else (np.zeros(0), np.zeros(0, np.int64))
-        total = int(weights.sum())
-        return _at(values, weights, [least_count(each, total) for each in wanted]) if total else _none(wanted)
-    by_bits = np.zeros(1 << BITS)
-    for values, weights in parts():
-        by_bits += np.bincount(_leading_bits(values), weights=weights, minlength=1 << BITS)
+    few = _few(parts())
+    if few is not None:
+        total = int(few[1].sum())
+        return _at(*few, [least_count(each, total) for each in wanted]) if total else _none(wanted)
+    by_bits = _by_bits(parts())
     upto = np.cumsum(by_bits)
     if not upto[-1]:
         return _none(wanted)
@@ -83,16 +83,49 @@ def percentiles_in_parts(parts: Callable[[], Iterable[Part]], wanted: Sequence[f
     bits = np.searchsorted(upto, ranks)
     sought = np.zeros(1 << BITS, np.bool_)
     sought[bits] = True
-    found = [_only(sought[_leading_bits(values)], values, weights) for values, weights in parts()]
     passed = upto[bits] - np.cumsum(by_bits * sought)[bits]  # weights of what lies below and is not sought
-    values, weights = (np.concatenate(column) for column in zip(*found, strict=True))
+    values, weights = _joined(
+        _only(sought[_leading_bits(values)], values, weights) for values, weights in parts()
+    )
     return _at(values, weights, (ranks - passed).astype(np.int64).tolist())
+
+
+def _few(parts: Iterable[Part]) -> Part | None:
+    """All of the parts together, None if that is too much to sort at once."""
+    found: list[Part] = [(np.zeros(0), np.zeros(0, np.int64))]
+    count = 0
+    for values, weights in parts:
+        found.append((values, weights))
+        count += len(values)
+        if count > MOST_SORTED:
+            return None
+    return _joined(found)
+
+
+def _by_bits(parts: Iterable[Part]) -> Floats:
+    """Weights summed by the leading bits of their values."""
+    by_bits = np.zeros(1 << BITS)
+    for values, weights in parts:
+        if len(values):
+            bits = _leading_bits(values)
+            low = int(bits.min())
+            sums = np.bincount(bits - low, weights=weights)
+            by_bits[low : low + len(sums)] += sums
+    return by_bits
+
+
+def _joined(parts: Iterable[Part]) -> Part:
+    every_values, every_weights = (list(column) for column in zip(*parts, strict=True))
+    values = np.concatenate(every_values)
+    every_values.clear()  # as long as all together
+    return values, np.concatenate(every_weights)
 
 
 def _at(values: Floats, weights: Integers, ranks: Sequence[int]) -> list[float]:
     """The values at these ranks, where each counts `weights` times."""
     order = np.argsort(values)
-    places = np.searchsorted(np.cumsum(weights[order]), ranks)
+    upto = weights[order]
+    places = np.searchsorted(np.cumsum(upto, out=upto), ranks)
     found: list[float] = values[order[places]].tolist()
     return found
 
@@ -133,24 +166,28 @@ class Distribution:
     p99: float
 
     @classmethod
-    def of(cls, values: Floats, weights: Integers | None = None) -> Distribution:
-        """Summarize values that each count `weights` times; NaN values are no samples."""
-        exists = ~np.isnan(values)
-        if not exists.all():
-            values, weights = values[exists], None if weights is None else weights[exists]
-        return cls(
-            len(values) if weights is None else int(weights.sum()),
-            _mean(values, weights),
-            *percentiles(values, (50, 90, 95, 99), weights),
-        )
+    def of(cls, values: Floats) -> Distribution:
+        """Summarize values; NaN values are no samples."""
+        values = values[~np.isnan(values)]
+        finite = values[np.isfinite(values)]
+        mean = float(finite.sum() / len(finite)) if len(finite) else math.nan
+        return cls(len(values), mean, *percentiles(values, SUMMARIZED))
+
+    @classmethod
+    def of_parts(cls, parts: Callable[[], Iterable[Part]]) -> Distribution:
+        """Summarize weighted values, none of them NaN, that come in parts, as of `percentiles_in_parts`."""
+        count = samples = rows = 0
+        for values, weights in parts():
+            finite = np.isfinite(values)
+            count += int(weights.sum())
+            samples += int(weights[finite].sum())
+            rows += int(np.count_nonzero(finite))
+        mean = long_sum(_weighted(parts()), rows) / samples if samples else math.nan
+        return cls(count, mean, *percentiles_in_parts(parts, SUMMARIZED))
 
 
-def _mean(values: Floats, weights: Integers | None) -> float:
-    """Mean of the finite values, NaN without any."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        values, weights = values[finite], None if weights is None else weights[finite]
-    total = len(values) if weights is None else int(weights.sum())
-    # Not a matrix product: its rounding depends on how many threads it has.
-    amount = values.sum() if weights is None else (values * weights).sum()
-    return float(amount / total) if total else math.nan
+def _weighted(parts: Iterable[Part]) -> Iterator[Floats]:
+    """The finite values times their weights."""
+    for values, weights in parts:
+        finite = np.isfinite(values)
+        yield values[finite] * weights[finite]

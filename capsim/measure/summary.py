@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from capsim.measure.goodput import Goodput, goodput
 from capsim.measure.inter_token import inter_token_gaps
 from capsim.measure.kv_cache import KvCache
 from capsim.measure.latency import (
+    TTFT_PARTS,
     RequestLatencies,
     TtftParts,
     engine_latencies,
     failed,
-    ttft_parts,
     user_latencies,
 )
 from capsim.measure.leaps import Occupancy, leaps_since
@@ -146,28 +146,24 @@ def summarize(log: RunLog, objectives: Objectives, cut: int = 0) -> Summary:
         )
     lost = failed(log)[measured]
     output = log.samples * requests.output[measured]
-    mean_parts, p95_parts = _part_figures(ttft_parts(log), measured & ~failed(log))
-    user = user_latencies(log).only(slice(cut, None))
+    mean_parts, p95_parts = _part_figures(TtftParts(log), measured & ~failed(log))
     throughput = _throughput(log, measured)
     leaps = leaps_since(log.leaps, throughput.window_start) if cut else log.leaps
     gaps = inter_token_gaps(leaps, log.resumed_gaps, unserved=int((output[lost] - log.samples).sum()))
-    itl, bound, gates = (
-        Distribution.of(gaps.seconds, gaps.count),
-        gaps.bound,
-        check_gates(objectives, user, gaps, lost),
-    )
-    del gaps  # the largest columns of all
+    itl = Distribution.of_parts(gaps.parts)
+    engine = _table(engine_latencies(log).only(slice(cut, None)), itl)
+    user = user_latencies(log).only(slice(cut, None))
     counts = _counts(log, measured)
     return Summary(
         counts=counts,
         error_rate=counts.error_rate,
         throughput=throughput,
         user=_table(user, itl),
-        engine=_table(engine_latencies(log).only(slice(cut, None)), itl),
-        itl_bound=bound,
+        engine=engine,
+        itl_bound=gaps.bound,
         ttft_parts=mean_parts,
         ttft_parts_at_p95=p95_parts,
-        gates=gates,
+        gates=check_gates(objectives, user, gaps, lost),
         goodput=goodput(objectives, user, output, _span(log, measured)),
         occupancy=Occupancy.of(leaps),
         kv_cache=KvCache.of(log, leaps, measured),
@@ -237,18 +233,17 @@ def _table(latencies: RequestLatencies, itl: Distribution) -> LatencyTable:
 
 def _part_figures(parts: TtftParts, completed: Rows) -> tuple[dict[str, float], ...]:
     """Mean of each part, and each part of the request at p95; they add up to the mean and the p95 of TTFT."""
-    names = [field.name for field in fields(parts)]
     if not completed.any():
-        return (dict.fromkeys(names, float("nan")),) * 2
+        return (dict.fromkeys(TTFT_PARTS, float("nan")),) * 2
     ttft = parts.total[completed]
     p95 = int(np.flatnonzero(ttft == percentiles(ttft, [95])[0])[0])
     del ttft
     figures = {}
-    for name in names:
-        column = getattr(parts, name)[completed]
+    for name in TTFT_PARTS:
+        column = parts.of(name)[completed]
         figures[name] = float(column.mean()), float(column[p95])
     means, at_p95 = zip(*figures.values(), strict=True)
-    return dict(zip(names, means, strict=True)), dict(zip(names, at_p95, strict=True))
+    return dict(zip(TTFT_PARTS, means, strict=True)), dict(zip(TTFT_PARTS, at_p95, strict=True))
 
 
 def _finite(value: Any) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from capsim.fleet.log import LeapColumns, RunLog
 from capsim.measure.latency import failed
-from capsim.measure.leaps import leap_durations, mean_blocks, most_blocks
+from capsim.measure.leaps import leap_durations, leap_parts, mean_blocks, most_blocks
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,23 +53,25 @@ class Timeline:
             bins: how many, at least 1.
         """
         requests, leaps = log.requests, log.leaps
-        ends = leaps.start + leap_durations(leaps)
-        end = max(float(log.end), float(ends.max(initial=0.0)), float(requests.arrival.max(initial=0.0)))
+        ends = [float(_ends(part).max()) for _, part in leap_parts(leaps)]
+        end = max(float(log.end), *ends, float(requests.arrival.max(initial=0.0)))
         if not end > 0:
             return cls(0.0, *(np.zeros(0) for _ in range(8)))
         width = end / bins
-        touched = _Touched.of(leaps, ends, width, bins)
-        replicas = max(1, len(log.evictions))
+        running, waiting, blocks = _Level(bins), _Level(bins), _Level(bins)
+        for _, part in leap_parts(leaps):
+            touched = _Touched.of(part, width, bins)
+            running.add(touched, part.running, part.running)
+            waiting.add(touched, part.waiting, part.waiting)
+            blocks.add(touched, mean_blocks(part), most_blocks(part))
+        time = width * max(1, len(log.evictions))
         return cls(
             width,
             _rate(requests.arrival, width, bins),
             _rate(requests.finish[~failed(log)], width, bins),
-            touched.mean(leaps.running, replicas),
-            touched.most(leaps.running),
-            touched.mean(leaps.waiting, replicas),
-            touched.most(leaps.waiting),
-            touched.mean(mean_blocks(leaps), replicas),
-            touched.most(most_blocks(leaps)),
+            *(running.summed / time, running.most),
+            *(waiting.summed / time, waiting.most),
+            *(blocks.summed / time, blocks.most),
         )
 
 
@@ -80,20 +82,16 @@ class _Touched:
     Attributes:
         leap, bin: indices.
         seconds: of the leap inside the bin.
-        width: seconds of a bin.
-        bins: how many there are.
     """
 
     leap: Integers
     bin: Integers
     seconds: Floats
-    width: float
-    bins: int
 
     @classmethod
-    def of(cls, leaps: LeapColumns, ends: Floats, width: float, bins: int) -> _Touched:
+    def of(cls, leaps: LeapColumns, width: float, bins: int) -> _Touched:
         """Cut each leap where a bin ends."""
-        first = _bin(leaps.start, width, bins)
+        ends, first = _ends(leaps), _bin(leaps.start, width, bins)
         spans = _bin(ends, width, bins) - first + 1
         leap = np.repeat(np.arange(len(first)), spans)
         place = first[leap] + np.arange(len(leap)) - np.repeat(np.cumsum(spans) - spans, spans)
@@ -101,19 +99,28 @@ class _Touched:
             np.maximum(leaps.start[leap], place * width),
             np.minimum(ends[leap], (place + 1) * width),
         )
-        return cls(leap, place, np.maximum(right - left, 0.0), width, bins)
+        return cls(leap, place, np.maximum(right - left, 0.0))
 
-    def mean(self, values: Floats | Counts, replicas: int) -> Floats:
-        """Mean of a leap's figure, shape (m,), over time and replicas, shape (bins,)."""
-        weighted = values[self.leap] * self.seconds
-        total = np.bincount(self.bin, weights=weighted, minlength=self.bins).astype(np.float64)
-        return total / (self.width * replicas)
 
-    def most(self, values: Floats | Counts) -> Floats:
-        """Greatest figure of the leaps that touch a bin, shape (bins,); 0 where none does."""
-        greatest = np.zeros(self.bins)
-        np.maximum.at(greatest, self.bin, values[self.leap])
-        return greatest
+class _Level:
+    """How high something stands in each bin.
+
+    Attributes:
+        summed: over the leaps that touch a bin, their figure times their seconds in it, shape (bins,).
+        most: the greatest figure of these leaps, shape (bins,); 0 where there is none.
+    """
+
+    def __init__(self, bins: int) -> None:
+        self.summed, self.most = np.zeros(bins), np.zeros(bins)
+
+    def add(self, touched: _Touched, mean: Floats | Counts, most: Floats | Counts) -> None:
+        """Count in some leaps, with the figure of each along it and at its highest, shape (m,) each."""
+        np.add.at(self.summed, touched.bin, mean[touched.leap] * touched.seconds)
+        np.maximum.at(self.most, touched.bin, most[touched.leap])
+
+
+def _ends(leaps: LeapColumns) -> Floats:
+    return leaps.start + leap_durations(leaps)
 
 
 def _bin(times: Floats, width: float, bins: int) -> Integers:

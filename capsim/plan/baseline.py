@@ -6,7 +6,7 @@ import numpy as np
 
 from capsim.fleet.simulation import simulate
 from capsim.measure.latency import engine_latencies, user_latencies
-from capsim.plan.deployment import SAMPLE, Deployment
+from capsim.plan.deployment import Deployment
 from capsim.plan.experiment import Experiment, fleet_of
 from capsim.workload.requests import Requests
 
@@ -33,16 +33,11 @@ class Alone:
 
 def baseline(deployment: Deployment) -> tuple[Alone, ...]:
     """Simulate one request alone, of median and of p95 lengths; lengths that cannot be served are left out."""
-    lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
+    requests = deployment.sample()
+    lengths = (requests.prompt, requests.output)
     sizes = {
-        "median": [
-            int(np.quantile(column, 0.5, method="inverted_cdf"))
-            for column in (lengths.prompt, lengths.output)
-        ],
-        "p95": [
-            int(np.quantile(column, 0.95, method="inverted_cdf"))
-            for column in (lengths.prompt, lengths.output)
-        ],
+        name: [int(np.quantile(column, share, method="inverted_cdf")) for column in lengths]
+        for name, share in (("median", 0.5), ("p95", 0.95))
     }
     return tuple(
         _alone(deployment, name, prompt, output)

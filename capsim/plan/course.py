@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capsim import __version__
 from capsim.fleet.log import RunLog
 from capsim.measure.inter_token import inter_token_gaps
 from capsim.measure.latency import failed, user_latencies
 from capsim.measure.leaps import leaps_since
-from capsim.measure.percentile import percentiles
+from capsim.measure.percentile import percentiles, percentiles_in_parts
 from capsim.measure.timeline import Timeline
 from capsim.measure.ttft_bands import TtftBand, ttft_bands
 from capsim.plan.deployment import Deployment
 from capsim.plan.experiment import Experiment, Sample
+from capsim.plan.heading import heading
 
-SCHEMA = "capsim.course"
-SCHEMA_VERSION = 1
 PERCENTS = (*range(1, 100), 99.5, 99.9, 100)
 """At which percentiles distributions are kept."""
 DIGITS = 6
@@ -43,9 +41,7 @@ def course_result(deployment: Deployment, experiment: Experiment, log: RunLog, s
     measured = np.arange(len(log.requests.arrival)) >= cut
     timeline = asdict(Timeline.of(log))
     return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
+        **heading("capsim.course"),
         "fingerprint": deployment.fingerprint,
         "seed": deployment.scenario.seed,
         "load": experiment.load,
@@ -62,6 +58,7 @@ def course_result(deployment: Deployment, experiment: Experiment, log: RunLog, s
         "timeline": {name: _short(values) for name, values in timeline.items()},
         "percentiles": list(PERCENTS),
         "distributions": _distributions(log, measured, sample),
+        "priorities": sample["priorities"],
         "ttft_bands": [_band(band) for band in ttft_bands(log, measured)],
     }
 
@@ -81,7 +78,7 @@ def _distributions(log: RunLog, measured: NDArray[np.bool_], sample: Sample) -> 
         metric: percentiles(values[~np.isnan(values)], PERCENTS)
         for metric, values in (("ttft", user.ttft), ("tpot", user.tpot), ("e2e", user.e2e))
     }
-    found["itl"] = percentiles(gaps.seconds, PERCENTS, gaps.count)
+    found["itl"] = percentiles_in_parts(gaps.parts, PERCENTS)
     return {metric: _short(found[metric]) for metric in ("ttft", "tpot", "itl", "e2e")}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capsim import __version__
-from capsim.catalog.entry import entry_text
+from capsim.catalog.entry import entry_text, gpu_text
 from capsim.cost import (
     ConstantCost,
     Efficiency,
@@ -38,6 +38,7 @@ from capsim.scenario import (
 from capsim.workload.azure import read_azure
 from capsim.workload.demand import Demand, SyntheticDemand, TraceDemand
 from capsim.workload.mooncake import read_mooncake
+from capsim.workload.requests import Requests
 from capsim.workload.trace import Trace
 
 SAMPLE = 20_000
@@ -79,6 +80,10 @@ class Fitted:
         if isinstance(demand, TraceDemand):
             return demand.trace.prefixes is not None
         return isinstance(demand, SyntheticDemand) and demand.prefix is not None
+
+    def sample(self) -> Requests:
+        """Requests of the demand where the distribution of their lengths is wanted, not a run; always the same."""
+        return self.demand.saturating(SAMPLE, self.seed(0))
 
     def seed(self, replication: int) -> np.random.SeedSequence:
         """Seed of a replication: the same for every rate and fleet, so that comparisons share their randomness."""
@@ -252,6 +257,8 @@ def _fingerprint(scenario: Scenario) -> str:
     """Digest of content: a file counts by what it holds, not by where it lies."""
     record = resolved(scenario)
     record["model"] = scenario.model.name
+    if scenario.gpu_file is not None:
+        record["gpu"] = gpu_text(scenario.gpu)
     del record["validation"]  # nothing that is simulated depends on it
     digest = hashlib.sha256(f"capsim {__version__}\n".encode())
     digest.update(entry_text(scenario.model).encode())

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from capsim.cost.step import StepCost
 from capsim.errors import BadInput, Fault
 from capsim.fleet.configuration import FleetConfiguration
-from capsim.fleet.log import RunLog
+from capsim.fleet.log import LeapColumns, RunLog
 from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
-from capsim.measure.latency import user_latencies
+from capsim.measure.latency import TtftParts
+from capsim.measure.leaps import share_of_steps
 from capsim.measure.steady import backlog_drift, warm_up
 from capsim.measure.summary import summarize
 from capsim.plan.deployment import Deployment
 from capsim.plan.saturation import saturated_rate
+from capsim.units import format_duration, format_rate
 from capsim.workload.demand import SyntheticDemand, TraceDemand
 from capsim.workload.requests import Requests
 
@@ -71,21 +76,22 @@ def measure(deployment: Deployment, experiment: Experiment, log: RunLog) -> Samp
     trace and its resamples carry their own rate over time and are measured whole.
     """
     steady = experiment.load == "resample" and isinstance(deployment.demand, SyntheticDemand)
-    cut = 0
-    if steady:
-        ttft = user_latencies(log).ttft
-        cut = warm_up(np.where(np.isfinite(ttft), ttft, 0.0))
-    leaps = log.leaps
-    outside = deployment.cost.outside(
-        leaps.prefill_tokens, leaps.chunks, leaps.chunk_past, leaps.decodes, leaps.context
-    )
-    steps = max(1, int(leaps.steps.sum()))
+    cut = _warm_up(log) if steady else 0
     return {
         **summarize(log, deployment.scenario.objectives, cut).as_dict(),
         "backlog_grows": bool(steady and backlog_drift(log).grows),
-        "steps_outside": float(leaps.steps[outside].sum() / steps),
+        "steps_outside": share_of_steps(log.leaps, partial(_outside, deployment.cost)),
         "events": log.events,
     }
+
+
+def _warm_up(log: RunLog) -> int:
+    ttft = TtftParts(log).total
+    return warm_up(np.where(np.isfinite(ttft), ttft, 0.0))
+
+
+def _outside(cost: StepCost, leaps: LeapColumns) -> NDArray[np.bool_]:
+    return cost.outside(leaps.prefill_tokens, leaps.chunks, leaps.chunk_past, leaps.decodes, leaps.context)
 
 
 def record(deployment: Deployment, experiment: Experiment) -> RunLog:
@@ -97,7 +103,8 @@ def record(deployment: Deployment, experiment: Experiment) -> RunLog:
     """
     requests = draw(deployment, experiment)
     if not len(requests):
-        what = f"no request arrives at {experiment.rate:g}/s in {experiment.duration:g} s"
+        rate, duration = format_rate(experiment.rate), format_duration(experiment.duration)
+        what = f"no request arrives in {duration} at {rate}, one of the rates that are simulated"
         raise BadInput(Fault("plan.duration", what, expected="time for some hundred requests"))
     fleet = fleet_of(deployment, experiment)
     log = simulate(requests, fleet, deployment.engine, deployment.cost, concurrency=experiment.concurrency)

@@ -13,7 +13,7 @@ from capsim.memory.budget import pool_tokens
 from capsim.memory.changes import Change, changes
 from capsim.memory.kv import KvLayout
 from capsim.memory.question import MemoryQuestion
-from capsim.plan.deployment import SAMPLE, Fitted
+from capsim.plan.deployment import Fitted
 from capsim.plan.factors import factors
 from capsim.plan.replica_memory import memory_question
 from capsim.plan.sequences import Sequences, mean_blocks
@@ -35,7 +35,7 @@ class Feasibility:
     @cached_property
     def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Prompts and outputs of requests that are not rejected, tokens."""
-        drawn = self.deployment.demand.saturating(SAMPLE, self.deployment.seed(0))
+        drawn = self.deployment.sample()
         served = self.deployment.engine.admits(drawn.prompt, drawn.output)
         return drawn.prompt[served].astype(np.int64), drawn.output[served].astype(np.int64)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from capsim import __version__
 from capsim.errors import Infeasible
+from capsim.plan.heading import heading
 from capsim.scenario import Scenario, resolved
-
-SCHEMA = "capsim.infeasible"
-SCHEMA_VERSION = 1
 
 Json = dict[str, Any]
 
@@ -17,9 +14,7 @@ Json = dict[str, Any]
 def infeasible_result(scenario: Scenario, error: Infeasible) -> Json:
     """Which limit was exceeded and by how much, what would help, and what was asked."""
     return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
+        **heading("capsim.infeasible"),
         "scenario": scenario.name,
         "seed": scenario.seed,
         "limit": error.limit,

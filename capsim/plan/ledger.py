@@ -20,16 +20,16 @@ class Ledger:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._records: dict[str, Record] = {}
-        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
-        for line in text.splitlines():
+        content = path.read_bytes() if path is not None and path.exists() else b""
+        for line in content.splitlines():
             self._read(line)
-        self._torn = bool(text) and not text.endswith("\n")
+        self._torn = bool(content) and not content.endswith(b"\n")
 
-    def _read(self, line: str) -> None:
+    def _read(self, line: bytes) -> None:
         try:
             entry = json.loads(line)
             self._records[entry["key"]] = entry["record"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return  # an incomplete line: its experiment is done again
 
     def __len__(self) -> int:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from capsim.errors import Infeasible
 from capsim.plan.evaluator import Evaluator
-from capsim.plan.point import Point
+from capsim.plan.point import GateResult, Point
 from capsim.plan.verdict import Verdict
+from capsim.units import format_duration, format_rate, format_share
 
 SHARES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15)
 """Rates of the first sweep, as shares of the saturated rate: dense where the knee is, one beyond overload."""
@@ -61,7 +62,7 @@ def find_operating_point(evaluator: Evaluator, saturated_rate: float, resolution
         elif low is None:
             rate = high.rate / 4
             if rate < LOWEST_SHARE * saturated_rate:
-                raise Infeasible(_hopeless(high))
+                raise _hopeless(high)
         elif high.rate / low.rate <= 1 + resolution:
             break
         else:
@@ -83,10 +84,23 @@ def _bracket(tested: dict[float, Point]) -> tuple[Point | None, Point | None]:
     return low, None
 
 
-def _hopeless(point: Point) -> str:
+def _hopeless(point: Point) -> Infeasible:
+    missed = [gate for gate in point.gates if gate.verdict is not Verdict.PASS]
     gates = ", ".join(
-        f"{gate.name} is {'infinite' if gate.observed is None else format(gate.observed, '.4g')} against {gate.limit:g}"
-        for gate in point.gates
-        if gate.verdict is not Verdict.PASS
+        f"{gate.name} is {_value(gate, gate.observed)} against {_value(gate, gate.limit)}" for gate in missed
     )
-    return f"even at {point.rate:.3g} requests/s one replica does not pass: {gates}"
+    return Infeasible(
+        f"even at {format_rate(point.rate)} one replica does not pass: {gates or 'it is overloaded'}",
+        (
+            f"relax {' and '.join(gate.name for gate in missed) or 'the demand'}",
+            "a faster configuration: more GPUs a replica, a faster GPU, smaller precision",
+        ),
+    )
+
+
+def _value(gate: GateResult, value: float | None) -> str:
+    if value is None:
+        return "infinite"
+    if gate.attained is None:  # a stated quality
+        return f"{value:.4g}"
+    return format_share(value) if gate.name == "error rate" else format_duration(value)

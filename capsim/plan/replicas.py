@@ -10,8 +10,7 @@ from capsim.errors import Infeasible
 from capsim.plan.evaluator import Evaluator
 from capsim.plan.point import Point
 from capsim.plan.verdict import Verdict, combine
-
-DRILLS = ("replica_missing",)
+from capsim.scenario import PlanSettings
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,9 @@ class Trial:
         if self.verdict is Verdict.PASS:
             return ""
         gates = ", ".join(self.point.failing)
-        return f"{gates or 'all gates pass in these runs'}{' (overloaded)' if self.point.overloaded else ''}"
+        if not self.point.overloaded:
+            return gates
+        return f"{gates} (overloaded)" if gates else "overloaded, though all gates pass in these runs"
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,7 @@ def first_estimate(target: float, goodput: float, reserve: float) -> int:
     return max(1, math.ceil(target / goodput * (1 + reserve) - 1e-9))
 
 
-def find_replicas(
-    evaluator: Evaluator,
-    *,
-    estimate: int,
-    target: float,
-    reserve: float,
-    drills: Sequence[str],
-    max_replicas: int,
-) -> ReplicaCount:
+def find_replicas(evaluator: Evaluator, plan: PlanSettings, *, estimate: int, target: float) -> ReplicaCount:
     """Search up and down from the estimate for the smallest fleet that passes.
 
     The full fleet is tried at the target with its reserve, each drill at the target. An undecided fleet does not
@@ -111,32 +104,31 @@ def find_replicas(
 
     Args:
         evaluator: judges a fleet at a rate.
+        plan: reserve, drills and largest fleet.
         estimate: where to begin.
         target: requests/s.
-        reserve: share on top of the target.
-        drills: what the fleet must survive at the target.
-        max_replicas: largest fleet that is tried.
 
     Raises:
-        Infeasible: no fleet up to `max_replicas` passes.
+        Infeasible: no fleet up to the largest passes.
     """
+    most = plan.max_replicas
     checks: dict[int, FleetCheck] = {}
 
     def passes(replicas: int, judge: Judge = evaluator.all_pass) -> bool:
         if replicas not in checks or judge != evaluator.all_pass:
-            checks[replicas] = check_fleet(judge, replicas, target, reserve, drills)
+            checks[replicas] = check_fleet(judge, replicas, target, plan)
         return checks[replicas].verdict is Verdict.PASS
 
     def larger(replicas: int, step: int) -> int:
-        if replicas >= max_replicas:
+        if replicas >= most:
             reasons = "; ".join(f"{trial.load}: {trial.reason}" for trial in checks[replicas].deciding)
             raise Infeasible(
-                f"no fleet of up to {max_replicas} replicas passes: {reasons}",
+                f"no fleet of up to {most} replicas passes: {reasons}",
                 ("raise plan.max_replicas", "relax the objectives or the demand"),
             )
-        return min(max_replicas, replicas + step)
+        return min(most, replicas + step)
 
-    replicas = min(estimate, max_replicas)
+    replicas = min(estimate, most)
     while not passes(replicas):
         replicas = larger(replicas, max(1, replicas // 16))
     while replicas > 1 and passes(replicas - 1):
@@ -155,15 +147,13 @@ Judge = Callable[[str, Sequence[tuple[int, float]]], list[Point]]
 """`Evaluator.all_pass` or `Evaluator.confirm`."""
 
 
-def check_fleet(
-    judge: Judge, replicas: int, target: float, reserve: float, drills: Sequence[str]
-) -> FleetCheck:
+def check_fleet(judge: Judge, replicas: int, target: float, plan: PlanSettings) -> FleetCheck:
     """Try a fleet at the target with its reserve, and under each drill at the target."""
-    full = target * (1 + reserve)
+    full = target * (1 + plan.reserve)
     loads = [("full fleet", f"{replicas} replicas at {full:.4g}/s", replicas, full)]
     loads += [
         (drill, f"{replicas - 1} of {replicas} replicas at {target:.4g}/s", replicas - 1, target)
-        for drill in drills
+        for drill in plan.drills
     ]
     points = iter(judge(f"fleet of {replicas}", [(size, rate) for _, _, size, rate in loads if size > 0]))
     return FleetCheck(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from capsim.cost.scaled import ScaledCost
-from capsim.plan.deployment import Deployment
 from capsim.plan.evaluator import Evaluator
-from capsim.plan.ledger import Ledger
-from capsim.plan.progress import Progress
 from capsim.plan.replicas import FleetCheck, check_fleet
 from capsim.plan.runner import Runner
 from capsim.plan.verdict import Verdict
@@ -28,18 +24,16 @@ class Slowdown:
     check: FleetCheck
 
 
-def slowdowns(
-    deployment: Deployment,
-    replicas: int,
-    saturated_rate: float,
-    *,
-    jobs: int,
-    ledger: Ledger,
-    progress: Progress,
-    drills: Sequence[str],
-) -> tuple[Slowdown, ...]:
-    """Try the chosen fleet with slower and slower steps, up to the first that does not pass."""
+def slowdowns(runner: Runner, replicas: int, saturated_rate: float) -> tuple[Slowdown, ...]:
+    """Try a fleet with slower and slower steps, up to the first that does not pass.
+
+    Args:
+        runner: of the deployment as it is.
+        replicas: size of the fleet.
+        saturated_rate: requests/s of one replica that is never idle, as it is.
+    """
     found: list[Slowdown] = []
+    deployment = runner.deployment
     plan = deployment.scenario.plan
     for factor in SLOWDOWNS:
         slower = replace(
@@ -47,9 +41,9 @@ def slowdowns(
             cost=ScaledCost(deployment.cost, factor),
             fingerprint=f"{deployment.fingerprint} x{factor:g}",
         )
-        runner = Runner(slower, jobs, ledger, progress)
-        evaluator = Evaluator(runner, saturated_rate / factor, min(REPLICATIONS, plan.replications))
-        check = check_fleet(evaluator.all_pass, replicas, deployment.target_rate, plan.reserve, drills)
+        budget = min(REPLICATIONS, plan.replications)
+        evaluator = Evaluator(runner.of(slower), saturated_rate / factor, budget)
+        check = check_fleet(evaluator.all_pass, replicas, deployment.target_rate, plan)
         found.append(Slowdown(factor, check))
         if check.verdict is not Verdict.PASS:
             break

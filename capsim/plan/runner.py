@@ -13,7 +13,7 @@ class Runner:
 
     Args:
         deployment: what is simulated.
-        jobs: processes.
+        jobs: processes; no result depends on it.
         ledger: what is done already, and where it is kept.
         progress: told of each experiment.
     """
@@ -30,6 +30,10 @@ class Runner:
         self._ledger = Ledger(None) if ledger is None else ledger
         self._progress = progress or Silence()
         self.performed = 0
+
+    def of(self, deployment: Deployment) -> Runner:
+        """A runner of another deployment, with the same processes, ledger and progress."""
+        return Runner(deployment, self._jobs, self._ledger, self._progress)
 
     def run(self, stage: str, experiments: Sequence[Experiment]) -> list[Sample]:
         """Samples in the order of the experiments; results do not depend on the number of jobs."""

@@ -16,6 +16,7 @@ from capsim.fleet.configuration import FleetConfiguration
 from capsim.fleet.simulation import simulate
 from capsim.plan.deployment import deploy
 from capsim.plan.planner import make_plan
+from capsim.plan.runner import Runner
 from capsim.scenario import load
 from capsim.workload.requests import Requests
 
@@ -96,7 +97,7 @@ def plan_tests() -> list[SelfTest]:
 
 def planned_answer() -> dict[str, float]:
     """What the plan of the self-test scenario finds here."""
-    plan = make_plan(deploy(load(data_path(*SCENARIO))))
+    plan = make_plan(Runner(deploy(load(data_path(*SCENARIO)))))
     return {
         "replicas": plan.replicas.chosen.replicas,
         "operating point, requests/s": plan.operating_point.rate,

@@ -121,8 +121,8 @@ class _Search:
 
     def _try(self, demand: float, judge: Judge) -> None:
         target = _rounded(demand)
-        plan, rate = self._plan, target / self._per_request
-        self._tried[target] = check_fleet(judge, self._replicas, rate, plan.reserve, plan.drills)
+        rate = target / self._per_request
+        self._tried[target] = check_fleet(judge, self._replicas, rate, self._plan)
 
     def _bracket(self) -> tuple[float | None, float | None]:
         """The largest demand below which all pass, and the smallest that does not."""

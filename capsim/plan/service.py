@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from capsim.catalog.entry import entry_text
+from capsim.catalog.entry import entry_text, gpu_text
 from capsim.scenario import Scenario, resolved
 
 
@@ -15,6 +15,8 @@ def service_fingerprint(scenario: Scenario) -> str:
     The demand, the objectives, the fleet's size and a fitted overhead do not enter.
     """
     record = resolved(scenario)
+    if scenario.gpu_file is not None:
+        record["gpu"] = gpu_text(scenario.gpu)
     digest = hashlib.sha256(entry_text(scenario.model).encode())
     path = getattr(scenario.step_cost, "path", None)
     if path is not None:

@@ -8,9 +8,9 @@ from statistics import fmean
 from capsim.fleet.log import RunLog
 from capsim.plan.deployment import Deployment
 from capsim.plan.experiment import Experiment, Sample, measure, record
-from capsim.plan.planner import saturated_rates
 from capsim.plan.progress import Progress
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 
 SETTLE = 20
 """Requests a closed-loop client sends: enough that the first round, which starts in step, is a small part."""

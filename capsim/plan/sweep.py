@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
+from capsim.catalog.schema import closest
 from capsim.errors import BadInput, Fault, Infeasible
 from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.experiment import Experiment
 from capsim.plan.ledger import Ledger
-from capsim.plan.planner import saturated_rates
 from capsim.plan.point import Point, judge_point
 from capsim.plan.progress import Progress
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 from capsim.plan.simulation import SETTLE
 from capsim.plan.sweep_axis import CONCURRENCY, RATE, Axis, requests_per_second
 from capsim.plan.verdict import Verdict, looks
@@ -150,10 +151,17 @@ def _deployed(read: Read, change: tuple[str, ...]) -> Deployment | Infeasible | 
 
 
 def _of_over(fault: Fault | str) -> Fault | str:
-    """A fault of a value as one of the flag that stated it."""
-    if isinstance(fault, Fault) and fault.source.startswith("--set "):
-        return replace(fault, source=fault.source.replace("--set", "--over", 1))
-    return fault
+    """A fault of a value as one of the flag that stated it; a name that is no key may have meant a load."""
+    if not (isinstance(fault, Fault) and fault.source.startswith("--set ")):
+        return fault
+    name = fault.source.removeprefix("--set ")
+    fault = replace(fault, source=f"--over {name}")
+    if fault.what != "unknown key" or "." in name:
+        return fault
+    loads, meant = (RATE, CONCURRENCY), fault.suggestion
+    return replace(
+        fault, expected=f"{', '.join(loads)} or {fault.expected}", suggestion=closest(name, loads) or meant
+    )
 
 
 def _load(deployment: Deployment, axes: Sequence[Axis], values: tuple[str, ...]) -> Experiment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,13 @@ RATE, CONCURRENCY = "rate", "concurrency"
 MOST_VALUES = 1_000
 """Of one axis: more are a slip of the keyboard."""
 EXAMPLES = "rate=2..20/s:10, concurrency=1,8,64 or engine.max_num_seqs=64,128,256"
+SPAN = "FROM..TO:COUNT, such as rate=5..10/s:6"
+DIGITS = 4
+"""Significant digits of the step from one value of a span to the next, as figures are printed."""
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_SPAN = re.compile(rf"({_NUMBER})([^\d,]*?)\.\.({_NUMBER})([^\d,:]*):(\d+)")
+_SPAN = re.compile(rf"({_NUMBER})([^\d,]*?)\.\.({_NUMBER})([^\d,:]*):(\d{{1,9}})")
+_BEGUN = re.compile(rf"{_NUMBER}[^\d,]*?\.\.")
+"""How a span begins, whole or not."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Axis:
 
 
 def parse_axis(text: str) -> Axis:
-    """An axis from ``NAME=VALUES``: values separated by commas, or ``FROM..TO:COUNT`` evenly spaced.
+    """An axis from ``NAME=VALUES``: values separated by commas, or ``FROM..TO:COUNT`` evenly spaced, upwards.
 
     A unit of the one end counts for both.
 
@@ -52,6 +58,8 @@ def parse_axis(text: str) -> Axis:
     if not (name and equals and values):
         raise BadInput(Fault("--over", f"{text!r} goes over nothing", expected=EXAMPLES))
     spans = _SPAN.fullmatch(values)
+    if spans is None and _BEGUN.match(values):
+        raise BadInput(Fault(source, f"{values!r} is no span", expected=SPAN))
     found = tuple(dict.fromkeys(_spaced(spans, source) if spans else _listed(values)))
     if not all(found):
         raise BadInput(Fault(source, f"{values!r} has an empty value", expected=EXAMPLES))
@@ -92,17 +100,30 @@ def requests_per_second(value: str) -> float:
 
 
 def _spaced(span: re.Match[str], source: str) -> Iterator[str]:
-    """Values from one end to the other, with the fewest digits that tell them apart."""
+    """Values from the lower end to the upper, with no more digits than tell them apart."""
     low, low_unit, high, high_unit, count = span.groups()
     low_unit, high_unit = low_unit.strip(), high_unit.strip()
     if low_unit and high_unit and low_unit != high_unit:
         raise BadInput(Fault(source, f"{low_unit!r} and {high_unit!r} are two units", expected="one unit"))
-    steps = int(count) - 1
-    if not 1 <= steps < MOST_VALUES:
-        raise BadInput(Fault(source, f"{count} values span nothing", expected=f"from 2 to {MOST_VALUES}"))
-    start, end = float(low), float(high)
-    for step in range(steps + 1):
-        yield f"{start + (end - start) * step / steps:.10g}{high_unit or low_unit}"
+    start, end = sorted((float(low), float(high)))
+    steps = _steps(count, source)
+    step = (end - start) / steps
+    if not 0 < step < math.inf:
+        raise BadInput(Fault(source, f"nothing lies between {low} and {high}", expected="two finite ends"))
+    decimals = max(0, DIGITS - 1 - math.floor(math.log10(step)))
+    between = (round(start + step * place, decimals) for place in range(1, steps))
+    for value in (start, *between, end):
+        yield f"{value:.10g}{high_unit or low_unit}"
+
+
+def _steps(count: str, source: str) -> int:
+    """How many steps lie between so many values."""
+    values = int(count)
+    if values < 2:
+        raise BadInput(Fault(source, f"a span of {values} values", expected=f"from 2 to {MOST_VALUES}"))
+    if values > MOST_VALUES:
+        raise BadInput(Fault(source, f"{values} values are too many", expected=f"at most {MOST_VALUES}"))
+    return values - 1
 
 
 def _listed(values: str) -> Iterator[str]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from capsim import __version__
+from capsim.plan.heading import heading
 from capsim.plan.sweep import Sweep, SweepPoint
 from capsim.scenario import resolved
-
-SCHEMA = "capsim.sweep"
-SCHEMA_VERSION = 1
 
 Json = dict[str, Any]
 
@@ -18,9 +15,7 @@ def sweep_result(sweep: Sweep) -> Json:
     """Every point, in the order in which it was asked for; the same whether it was interrupted or not."""
     names = [axis.name for axis in sweep.axes]
     return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
+        **heading("capsim.sweep"),
         "scenario": sweep.scenario.name,
         "seed": sweep.scenario.seed,
         "over": [{"name": axis.name, "values": list(axis.values)} for axis in sweep.axes],

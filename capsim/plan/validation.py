@@ -15,10 +15,10 @@ from capsim.plan.benchmark_load import BenchmarkLoad, Uncheckable, load_of
 from capsim.plan.deployment import Deployment
 from capsim.plan.error_budget import HELD, LATENCIES, ErrorBudget
 from capsim.plan.overhead import OverheadFit, fit_overhead, with_overhead
-from capsim.plan.planner import saturated_rates
 from capsim.plan.prediction import METRICS, Prediction, measured_figures, predict
 from capsim.plan.progress import Progress, Silence
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 from capsim.workload.demand import TraceDemand
 from capsim.workload.trace import Trace
 

@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from capsim import __version__
 from capsim.benchmark.definitions import Columns, span_of_answers
 from capsim.plan.deployment import Deployment
 from capsim.plan.error_budget import HELD, LATENCIES
+from capsim.plan.heading import heading, identity
 from capsim.plan.not_modelled import not_modelled
 from capsim.plan.prediction import Prediction, measured_columns
-from capsim.plan.result import identity
 from capsim.plan.service import service_fingerprint
 from capsim.plan.validation import Check, Comparison, Validation
 
 Json = dict[str, Any]
 
-SCHEMA_VERSION = 1
 SHARES = tuple(np.linspace(0, 1, 51).round(2).tolist())
 """Shares of the values at which a distribution is kept, to draw it."""
 
@@ -30,9 +28,7 @@ def validation_result(validation: Validation) -> Json:
     deployment = validation.deployment
     counted = [check for check in validation.checks if check.counts]
     return {
-        "schema": "capsim.validation",
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
+        **heading("capsim.validation"),
         **identity(deployment),
         "service": service_record(deployment),
         "inside_budget": validation.inside,
@@ -134,6 +130,7 @@ def _run(check: Check) -> Json:
 def _load(check: Check) -> Json:
     run, load = check.run, check.load
     seconds = run.duration if run.duration > 0 else span_of_answers(run)
+    lasted = len(run) > 0 and seconds > 0  # no time at all, where no answer took any
     simulated = [_concurrency(each) for each in check.predictions]
     return {
         "kind": None if load is None else load.kind,
@@ -143,8 +140,8 @@ def _load(check: Check) -> Json:
         "most_open": run.concurrency,
         "replications": len(check.predictions),
         "saturated_rate": check.saturated_rate,
-        "measured_rate": _known(run.ok.sum() / seconds if len(run) else None),
-        "measured_concurrency": _known(np.nansum(run.e2e) / seconds if len(run) else None),
+        "measured_rate": _known(run.ok.sum() / seconds if lasted else None),
+        "measured_concurrency": _known(np.nansum(run.e2e) / seconds if lasted else None),
         "simulated_concurrency": _known(fmean(simulated) if simulated else None),
     }
 

@@ -3,4 +3,4 @@
 from typing import Any
 
 Json = dict[str, Any]
-"""A result as `capsim.plan.result` describes it, or a part of one."""
+"""A result as `capsim.plan.plan_result` or a like module gives it, or a part of one."""

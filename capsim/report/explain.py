@@ -12,14 +12,19 @@ from capsim.report.table import paragraph, table
 
 
 def explained_plan(why: Json) -> str:
-    """Which load, gate and constraint make the number of replicas, and what would change it.
+    """Which load, gate and constraint make the number, of replicas or what they serve, and what would change it.
 
     Args:
         why: as `capsim.report.explanation.plan_explanation` gives it.
     """
     replicas = why["answer"]["replicas"]
+    fleet = f"{replicas} replica{'' if replicas == 1 else 's'}"
+    given = "served" in why
+    serve = "serves" if replicas == 1 else "serve"
+    asked = f"{fleet} {serve} {_bracket(why['served'])[0]}" if given else fleet
     return document(
-        [f"{why['scenario']}: why {replicas} replica{'' if replicas == 1 else 's'}"],
+        [f"{why['scenario']}: why {asked}"],
+        *([["WHICH DEMAND", *_demands(why["served"])]] if given else []),
         ["WHICH LOAD", *_loads(why)],
         ["WHICH GATE", *_gates(why)],
         ["WHICH CONSTRAINT", *paragraph(_constraint(why["constraint"]))],
@@ -42,13 +47,51 @@ def document(*sections: list[str]) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 
 
+def _demand(value: float, unit: str) -> str:
+    """With as many digits as tell one end of a bracket from the other."""
+    return f"{value:.6g} {unit.replace('_', ' ')}/s"
+
+
+def _bracket(served: Json) -> list[str]:
+    return [_demand(end, served["unit"]) for end in served["bracket"]]
+
+
+def _demands(served: Json) -> list[str]:
+    """Between which demands the answer lies, and what does not pass at the upper one."""
+    shown = "does not" if served["verdict"] == "fail" else "is not shown to"
+    low, high = _bracket(served)
+    lines = paragraph(f"{low} are the most that the fleet is shown to hold. At {high} it {shown}:")
+    for load in served["above"]:
+        lines += paragraph(f"{_judged(load)}. That is {_asked(load)}. {_full(load['constraint'])}.", "-")
+    return lines
+
+
+def _judged(trial: Json) -> str:
+    reason = f": {trial['reason']}" if trial["reason"] else ""
+    return f"{trial['name']}, {trial['load']}, {VERDICTS[trial['verdict']]}{reason}"
+
+
+def _asked(load: Json) -> str:
+    asked = f"{number(load['rate_per_replica'])} requests/s a replica"
+    return f"{asked}, {share(load['share_of_operating_point'])} of what one passes alone"
+
+
+def _full(found: Json) -> str:
+    """What is full in the replicas of a fleet."""
+    name = {"KV cache": "The KV cache is full", "max_num_seqs": "The batch is full"}.get(
+        found["name"], f"{found['name'][:1].upper()}{found['name'][1:]}: neither memory nor batch is full"
+    )
+    pool = f"{share(found['pool_share'])} of the KV cache at most, {number(found['preemptions'])} preemptions a run"
+    return (
+        f"{name} ({pool}; {number(found['running'])} of {number(found['max_num_seqs'])} sequences on average)"
+    )
+
+
 def _loads(why: Json) -> list[str]:
     replicas = why["answer"]["replicas"]
     lines = paragraph(f"A fleet of {replicas} holds")
     for load in sorted(why["loads"], key=lambda load: -float(load["rate_per_replica"])):
-        asked = f"{number(load['rate_per_replica'])} requests/s a replica"
-        alone = f"{share(load['share_of_operating_point'])} of what one passes alone"
-        lines += paragraph(f"{load['name']}, {load['load']}: {asked}, {alone}.{_tightest(load)}", "-")
+        lines += paragraph(f"{load['name']}, {load['load']}: {_asked(load)}.{_tightest(load)}", "-")
     return lines + _one_less(why["one_less"])
 
 
@@ -67,11 +110,12 @@ def margin(gate: Json) -> str:
 def _one_less(less: Json | None) -> list[str]:
     if less is None:
         return paragraph("One replica is the smallest fleet.")
+    if less["verdict"] == "pass":
+        return paragraph(f"A fleet of {less['replicas']} holds them too, within the bracket.")
     shown = "does not hold them" if less["verdict"] == "fail" else "is not shown to hold"
     lines = paragraph(f"A fleet of {less['replicas']} {shown}, so that this is the smallest:")
     for trial in less["trials"]:
-        reason = f": {trial['reason']}" if trial["reason"] else ""
-        lines += paragraph(f"{trial['name']}, {trial['load']}, {VERDICTS[trial['verdict']]}{reason}", "-")
+        lines += paragraph(_judged(trial), "-")
     return lines
 
 
@@ -164,16 +208,21 @@ def _sentences(changes: list[Json]) -> Iterator[str]:
 
 def _without_binding(change: Json) -> str:
     low, high = change["rates"]
-    least, most = change["replicas"]
-    fleet = f"{most}" if least == most else f"{least} to {most}"
+    if "demands" in change:
+        answer = f"{' to '.join(map(number, change['demands']))} requests/s"
+    else:
+        least, most = change["replicas"]
+        answer = f"{most if least == most else f'{least} to {most}'} replicas"
     return (
         f"Without {' and '.join(change['gates'])} a replica passes at {number(low)} and no longer at {number(high)} "
-        f"requests/s ({change['next']}): {fleet} replicas by the formula. An estimate, not simulated."
+        f"requests/s ({change['next']}): {answer} by the formula. An estimate, not simulated."
     )
 
 
 def _deciding_load(change: Json) -> str:
     fleet, drills = f"a fleet of {change['replicas']}", " and ".join(change["drills"])
+    if "demand" in change:
+        fleet = f"the fleet at {_demand(change['demand'], change['unit'])}"
     if not change["full_fleet"]:
         said = f"Without {drills}, {fleet} would do: it passes with all of its replicas."
     elif change["drills"]:

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from capsim.report import Json
+from capsim.report.constraint import constraint
 from capsim.report.explain import document
-from capsim.report.explanation import FULL_BATCH, FULL_POOL, heading, misses_used
+from capsim.report.explanation import heading, misses_used
 from capsim.report.gates import limit, observed
 from capsim.report.number import duration, number, share
 from capsim.report.table import paragraph
@@ -17,7 +18,7 @@ def run_explanation(result: Json) -> Json:
     """Which gate came out worst, what was full, and where the time to the first token went.
 
     Args:
-        result: as `capsim.plan.result.run_result` gives it.
+        result: as `capsim.plan.run_result.run_result` gives it.
     """
     summary = result["summary"]
     return {
@@ -51,22 +52,15 @@ def _misses(gate: Json) -> float:
 def _constraint(result: Json) -> Json:
     """What was full, or else slow."""
     summary = result["summary"]
-    occupancy, most = summary["occupancy"], result["configuration"]["engine"]["max_num_seqs"]
-    pool_share = summary["kv_cache"]["pool_share"]["max"]
-    if summary["counts"]["preemptions"] or (pool_share or 0) >= FULL_POOL:
-        name = "KV cache"
-    elif (occupancy["running_mean"] or 0) >= FULL_BATCH * most:
-        name = "max_num_seqs"
-    else:
-        name = "throughput" if result["overloaded"] else "step time"
-    return {
-        "name": name,
-        "pool_share": pool_share,
-        "preemptions": summary["counts"]["preemptions"],
-        "running": occupancy["running_mean"],
-        "max_num_seqs": most,
-        "waiting": occupancy["waiting_mean"],
-    }
+    occupancy = summary["occupancy"]
+    return constraint(
+        pool_share=summary["kv_cache"]["pool_share"]["max"],
+        preemptions=summary["counts"]["preemptions"],
+        running=occupancy["running_mean"],
+        max_num_seqs=result["configuration"]["engine"]["max_num_seqs"],
+        waiting=occupancy["waiting_mean"],
+        overloaded=bool(result["overloaded"]),
+    )
 
 
 def explained_run(why: Json) -> str:

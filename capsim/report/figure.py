@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from capsim.report import Json
 from capsim.report.knee import Knee, latency_limits
+from capsim.report.named import named
 from capsim.report.number import duration, number, share
 
 DPI = 150
@@ -41,7 +42,7 @@ def knee_figure(result: Json, path: Path) -> None:
     """Write the knee as a PNG; the same plan gives the same bytes.
 
     Args:
-        result: as `capsim.plan.result.plan_result` gives it.
+        result: as `capsim.plan.plan_result.plan_result` gives it.
         path: of the file.
     """
     draw_knee(result).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
@@ -80,7 +81,8 @@ def _title(result: Json) -> str:
     gpus = configuration["engine"]["tensor_parallel_size"]
     measured = "" if cost["source"] == "measured" else ", no step was measured"
     return (
-        f"{result['scenario']}: one replica of {result['comparable']['model']} on {gpus} x {configuration['gpu']}\n"
+        f"{result['scenario']}: one replica of {result['comparable']['model']} "
+        f"on {gpus} x {named(configuration, 'gpu')}\n"
         f"{result['comparable']['engine']}, step cost {cost['source']}{measured}"
     )
 

@@ -14,7 +14,7 @@ class Knee:
     """Figures of one replica against the offered rate.
 
     Args:
-        result: as `capsim.plan.result.plan_result` gives it.
+        result: as `capsim.plan.plan_result.plan_result` gives it.
 
     Attributes:
         gates: at the operating point.

@@ -12,6 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from capsim.report import Json
 from capsim.report.evidence import SEQUENCES
+from capsim.report.named import named
 from capsim.report.number import count
 
 DPI = 150
@@ -70,7 +71,7 @@ def draw_memory(result: Json) -> Figure:
     reach.set_xlabel(f"sequences at once {place}")
     gpus = math.prod(engine.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
     figure.suptitle(
-        f"{result['scenario']}: memory of one replica of {same['model']} on {gpus} x {configuration['gpu']}\n"
+        f"{result['scenario']}: memory of one replica of {same['model']} on {gpus} x {named(configuration, 'gpu')}\n"
         f"{same['engine']}, weights {same['dtype']}, KV cache {same['kv_cache_dtype']}",
         fontsize=12,
     )

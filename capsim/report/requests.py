@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from capsim.fleet.log import Outcome, RunLog
-from capsim.measure.latency import user_latencies
+from capsim.fleet.log import Outcome, RequestColumns, RunLog
+from capsim.measure.latency import RequestLatencies, user_latencies
 
 HEADER = (
     "arrival_s",
@@ -27,15 +30,35 @@ HEADER = (
     "user_tpot_s",
     "user_e2e_s",
     "priority",
+    "held_s",
 )
 """Columns of `requests.csv`; times are seconds, an event that did not happen is empty."""
+OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
+AT_ONCE = 1 << 14
+"""Requests that are turned into text at a time."""
 
 
 def write_requests(log: RunLog, path: Path) -> None:
     """Write one row a request: engine times as recorded, latencies as the user observed them."""
-    requests, user = log.requests, user_latencies(log)
-    times = [requests.arrival, requests.submitted, requests.scheduled, requests.first_token, requests.finish]
-    counts = [
+    user = user_latencies(log)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for first in range(0, len(log.requests.arrival), AT_ONCE):
+            rows = slice(first, first + AT_ONCE)
+            writer.writerows(zip(*_cells(log.requests, user, rows), strict=True))
+
+
+def _cells(requests: RequestColumns, user: RequestLatencies, rows: slice) -> list[list[Any]]:
+    """The columns of `HEADER`, of some requests."""
+    times = (
+        requests.arrival,
+        requests.submitted,
+        requests.scheduled,
+        requests.first_token,
+        requests.finish,
+    )
+    counts = (
         requests.prompt,
         requests.output,
         requests.cached,
@@ -44,21 +67,17 @@ def write_requests(log: RunLog, path: Path) -> None:
         requests.recomputed,
         requests.attempts,
         requests.replica,
+    )
+    return [
+        *(_seconds(column[rows]) for column in times),
+        *(column[rows].tolist() for column in counts),
+        [OUTCOMES[outcome] for outcome in requests.outcome[rows].tolist()],
+        *(_seconds(column[rows]) for column in (user.ttft, user.tpot, user.e2e)),
+        requests.priority[rows].tolist(),
+        _seconds(requests.held[rows]),
     ]
-    names = {int(outcome): outcome.name.lower() for outcome in Outcome}
-    columns = [
-        *(_seconds(column) for column in times),
-        *(column.tolist() for column in counts),
-        [names[outcome] for outcome in requests.outcome.tolist()],
-        *(_seconds(column) for column in (user.ttft, user.tpot, user.e2e)),
-        requests.priority.tolist(),
-    ]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(zip(*columns, strict=True))
 
 
-def _seconds(column: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> list[str]:
+def _seconds(column: NDArray[np.float64]) -> list[str]:
     """Nanoseconds are kept: more would be noise of the arithmetic."""
-    return [f"{value:.9g}" if np.isfinite(value) else "" for value in column.tolist()]
+    return [f"{value:.9g}" if math.isfinite(value) else "" for value in column.tolist()]

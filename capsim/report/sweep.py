@@ -29,7 +29,7 @@ def sweep_text(result: Json) -> str:
         *_table(result),
         *_notes(result),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def standing(point: Json) -> str:

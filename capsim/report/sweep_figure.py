@@ -19,6 +19,7 @@ from capsim.report.knee import latency_limits
 from capsim.report.number import duration
 from capsim.report.sweep import named, standing
 
+FIGURE = "sweep.png"
 WIDTH, PANEL = 10.0, 2.3
 """Inches of the figure, and of each panel's height."""
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, "0.3", "0.6")

@@ -17,6 +17,7 @@ from capsim.report.evidence import (
     target,
 )
 from capsim.report.gates import VERDICTS, limit
+from capsim.report.named import named
 from capsim.report.number import count
 from capsim.report.run import run_section
 from capsim.report.table import paragraph
@@ -26,7 +27,7 @@ def plan_text(result: Json) -> str:
     """A plan: the answer, what binds, how sure that is, and what it rests on; lines of at most 100 columns.
 
     Args:
-        result: as `capsim.plan.result.plan_result` gives it.
+        result: as `capsim.plan.plan_result.plan_result` gives it.
     """
     point = result["operating_point"]
     return _document(
@@ -49,7 +50,7 @@ def run_text(result: Json) -> str:
     """One simulation: how it stood, latency, throughput, and what was simulated; at most 100 columns.
 
     Args:
-        result: as `capsim.plan.result.run_result` gives it.
+        result: as `capsim.plan.run_result.run_result` gives it.
     """
     return _document(
         _title(result), *run_section(result), demand_section(result["demand"]), _identity(result)
@@ -91,8 +92,9 @@ def _answer(result: Json) -> list[str]:
     replicas, gpus = answer["replicas"], answer["gpus"]
     configuration = result["configuration"]
     held = (
-        f"{_plural(replicas, 'replica')} ({_plural(gpus, 'GPU')}: {gpus // replicas} x {configuration['gpu']} each) "
-        f"serve{'s' if replicas == 1 else ''} {target(result['demand'])} inside every objective, with "
+        f"{_plural(replicas, 'replica')} ({_plural(gpus, 'GPU')}: {gpus // replicas} x "
+        f"{named(configuration, 'gpu')} each) serve{'s' if replicas == 1 else ''} {target(result['demand'])} "
+        "inside every objective, with "
         f"{configuration['plan']['reserve']} in reserve."
     )
     lines = paragraph(held) + (_most(result["served"]) if "served" in result else [])
@@ -145,8 +147,8 @@ def _title(result: Json) -> list[str]:
     return [
         result["scenario"],
         *paragraph(
-            f"{same['model']} ({same['dtype']}, KV cache {same['kv_cache_dtype']}) on {gpus} x {configuration['gpu']} "
-            f"a replica, {same['engine']}"
+            f"{same['model']} ({same['dtype']}, KV cache {same['kv_cache_dtype']}) on {gpus} x "
+            f"{named(configuration, 'gpu')} a replica, {same['engine']}"
         ),
     ]
 

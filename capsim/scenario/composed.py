@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from capsim import documents
-from capsim.catalog.data import data_names
-from capsim.catalog.schema import closest, shown
+from capsim.catalog.schema import shown
 from capsim.documents import Document, KeyPath
 from capsim.errors import BadInput, Fault
-from capsim.scenario.checks import BESIDE, find_file
+from capsim.scenario.named_file import BESIDE, find_file, missing_file
 
 EXTENDS = "extends"
 """The key that names a file's base."""
@@ -80,10 +79,7 @@ def _base(document: Document) -> Path:
         return folder / name  # as it is named, for messages
     found = find_file(name, folder.resolve(), "scenarios", SUFFIXES)
     if found is None:
-        shipped = data_names("scenarios", SUFFIXES)
-        expected = f"{BESIDE}, or one of the shipped ones: {', '.join(shipped)}"
-        what = f"there is no file {shown(name)}"
-        raise BadInput(document.fault((EXTENDS,), what, expected, closest(Path(name).name, shipped)))
+        raise BadInput(document.fault((EXTENDS,), *missing_file(name, "scenarios", SUFFIXES)))
     return found
 
 

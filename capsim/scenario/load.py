@@ -8,30 +8,21 @@ from pathlib import Path
 
 from capsim.catalog import Model
 from capsim.catalog.schema import validated_in_part
-from capsim.documents import KeyPath
 from capsim.errors import BadInput, Fault
 from capsim.fleet.configuration import Failure, FleetConfiguration, FlowControl, Latencies
 from capsim.measure.objectives import LatencyObjective, Objectives, QualityObjective
-from capsim.scenario.checks import Checks
+from capsim.scenario.checks import check
 from capsim.scenario.composed import composed
+from capsim.scenario.demand_section import DemandSection, LengthSection, PrefixSection, TraceSection
+from capsim.scenario.engine_section import EngineSection
 from capsim.scenario.engine_settings import EngineSettings, LimitSettings, OffloadSettings
-from capsim.scenario.file import (
-    ConstantSection,
-    DemandSection,
-    EngineSection,
-    FleetSection,
-    LengthSection,
-    LinearSection,
-    ObjectivesSection,
-    PlanSection,
-    PrefixSection,
-    ProfileSection,
-    ScenarioSection,
-    StepCostSection,
-    TraceSection,
-    percentile,
-)
+from capsim.scenario.file import ScenarioSection
+from capsim.scenario.fleet_section import FleetSection
+from capsim.scenario.inspection import Inspection
+from capsim.scenario.objectives_section import ObjectivesSection, percentile
 from capsim.scenario.overrides import overridden
+from capsim.scenario.plan_section import PlanSection
+from capsim.scenario.references import References
 from capsim.scenario.settings import (
     ArrivalSettings,
     ConstantSettings,
@@ -49,10 +40,14 @@ from capsim.scenario.settings import (
     TraceSettings,
 )
 from capsim.scenario.stated_command import stated_command
+from capsim.scenario.step_cost_section import (
+    ConstantSection,
+    LinearSection,
+    ProfileSection,
+    StepCostSection,
+)
 from capsim.scenario.version_defaults import SINCE, default_of
 from capsim.workload.mooncake import BLOCK_SIZE
-
-Files = dict[KeyPath, Path]
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
@@ -73,11 +68,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
     stated = stated_command(composition, faults)
     document = document if stated is None else stated.document
     section, left_out = validated_in_part(ScenarioSection, document, faults)
-    checks = Checks(section, document, left_out, faults)
-    checks.run()
+    references = check(Inspection(section, document, left_out, faults))
     if faults:
         raise BadInput(*_in_order(faults, composition.files))
-    scenario = _scenario(section, checks)
+    scenario = _scenario(section, references)
     return scenario if stated is None else replace(scenario, command_line=stated.command)
 
 
@@ -91,9 +85,9 @@ def _in_order(faults: Sequence[Fault], files: Sequence[str]) -> list[Fault]:
     return sorted(faults, key=place)
 
 
-def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
+def _scenario(section: ScenarioSection, references: References) -> Scenario:
     """The domain's objects of a file without a fault."""
-    model, gpu = checks.model, checks.gpu
+    model, gpu = references.model, references.gpu
     # The checks have reported whatever is missing.
     assert section.name is not None
     assert section.demand is not None
@@ -105,14 +99,15 @@ def _scenario(section: ScenarioSection, checks: Checks) -> Scenario:
         model=model,
         gpu=gpu,
         engine=_engine(section.engine, model),
-        step_cost=_step_cost(section.step_cost, checks.files),
-        demand=_demand(section.demand, checks.files),
+        step_cost=_step_cost(section.step_cost, references.profile),
+        demand=_demand(section.demand, references.trace),
         fleet=_fleet(section.fleet),
         objectives=_objectives(section.slo),
         plan=_plan(section.plan),
         seed=section.seed,
-        model_file=checks.files.get(("model",)),
-        validation=checks.files.get(("validation",)),
+        model_file=references.model_file,
+        gpu_file=references.gpu_file,
+        validation=references.validation,
     )
 
 
@@ -134,9 +129,10 @@ def _engine(engine: EngineSection, model: Model) -> EngineSettings:
     return EngineSettings(**fields)
 
 
-def _step_cost(cost: StepCostSection, files: Files) -> StepCostSettings:
+def _step_cost(cost: StepCostSection, profile: Path | None) -> StepCostSettings:
     if isinstance(cost, ProfileSection):
-        return ProfileSettings(files["step_cost", "path"])
+        assert profile is not None
+        return ProfileSettings(profile)
     if isinstance(cost, ConstantSection):
         return ConstantSettings(cost.seconds)
     if isinstance(cost, LinearSection):
@@ -144,11 +140,11 @@ def _step_cost(cost: StepCostSection, files: Files) -> StepCostSettings:
     return RooflineSettings(**cost.model_dump(exclude={"source"}))
 
 
-def _demand(demand: DemandSection, files: Files) -> DemandSettings:
+def _demand(demand: DemandSection, trace_file: Path | None) -> DemandSettings:
     assert demand.target is not None
     trace = synthetic = None
     if demand.trace is not None:
-        trace = _trace(demand.trace, files)
+        trace = _trace(demand.trace, trace_file)
     if demand.synthetic is not None:
         synthetic = SyntheticSettings(
             arrivals=ArrivalSettings(**demand.synthetic.arrivals.model_dump()),
@@ -160,9 +156,10 @@ def _demand(demand: DemandSection, files: Files) -> DemandSettings:
     return DemandSettings(demand.target.per_second, demand.target.unit, trace, synthetic, demand.sampling)
 
 
-def _trace(trace: TraceSection, files: Files) -> TraceSettings:
+def _trace(trace: TraceSection, path: Path | None) -> TraceSettings:
     block_size = (trace.block_size or BLOCK_SIZE) if trace.format == "mooncake" else None
-    return TraceSettings(files["demand", "trace", "path"], trace.format, block_size)
+    assert path is not None
+    return TraceSettings(path, trace.format, block_size)
 
 
 def _lengths(lengths: LengthSection) -> LengthSettings:

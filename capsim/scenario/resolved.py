@@ -37,7 +37,7 @@ def resolved(scenario: Scenario) -> dict[str, Any]:
         "version": 1,
         "name": scenario.name,
         "model": scenario.model.name if scenario.model_file is None else str(scenario.model_file),
-        "gpu": scenario.gpu.name,
+        "gpu": scenario.gpu.name if scenario.gpu_file is None else str(scenario.gpu_file),
         "engine": {**_engine(scenario.engine), **_args(scenario)},
         "step_cost": _step_cost(scenario.step_cost),
         "demand": _demand(scenario.demand),

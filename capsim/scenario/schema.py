@@ -17,7 +17,8 @@ from capsim.catalog.union import Selection
 from capsim.scenario.change_schema import NULL, change_schema
 from capsim.scenario.checks import REQUIRED
 from capsim.scenario.composed import EXTENDS
-from capsim.scenario.file import DemandSection, ScenarioSection
+from capsim.scenario.demand_section import DemandSection
+from capsim.scenario.file import ScenarioSection
 from capsim.scenario.meanings import SECTIONS, meanings
 from capsim.units import format_duration, format_share, parse_duration, parse_share, pattern
 

@@ -12,6 +12,8 @@ from typing import Any
 from capsim.catalog.schema import closest
 from capsim.scenario.serve_flags import ALSO, FLAGS, NEUTRAL, OFF, SHORT, Effect, Flag
 
+LONGEST = 1 << 15
+"""Characters of a command line; what is longer is something else, pasted by mistake."""
 _CONTINUED = re.compile(r"\\(?:\s+|$)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=.*", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z]")
@@ -19,6 +21,13 @@ _LEVEL = re.compile(r"-O(\d)")
 _VARIABLE = re.compile(r"\$\{?\w")
 _END = re.compile(r"(?:\d?>.*|[|&;]+|\d>&\d)")
 """A word of the shell behind the command."""
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+MODULES = "vllm.entrypoints."
+"""Modules of vLLM that start a server."""
+SERVERS = "vllm serve, or python -m vllm.entrypoints.openai.api_server"
+CONTAINERS = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+OTHERS = frozenset({"sglang", "trtllm-serve", "text-generation-launcher", "lmdeploy"})
+"""Programs that start other engines."""
 HARMLESS = re.compile(r"VLLM_.*(?:KEY|LOG|CACHE|HOST|PORT|USAGE|TRACK).*")
 """Variables of vLLM that name files and places, or are secret."""
 ENVIRONMENT = Flag("", "!", Effect.NOT_MODELLED, "what an environment variable changes in the engine")
@@ -87,7 +96,7 @@ class StatedFlag:
             return dict(inner)
         try:
             read = json.loads(self.value)
-        except ValueError:
+        except (ValueError, RecursionError):
             pairs = [pair.partition("=") for pair in self.value.split(",")]
             return {key: _plain(value) for key, _, value in pairs} if all(pair[1] for pair in pairs) else None
         return read if isinstance(read, dict) else None
@@ -96,7 +105,7 @@ class StatedFlag:
 def _plain(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -127,6 +136,10 @@ def read_command(text: str) -> ServeCommand:
     left out.
     """
     command = ServeCommand()
+    if len(text) > LONGEST:
+        what = f"is no command line: it has {len(text):,} characters"
+        command.problems.append(Problem(what, f"at most {LONGEST:,}"))
+        return command
     try:
         words = shlex.split(_CONTINUED.sub(" ", text))
     except ValueError as error:
@@ -147,17 +160,36 @@ def _program(words: list[str], command: ServeCommand) -> list[str]:
         if assigned[1].startswith("VLLM_") and not HARMLESS.fullmatch(assigned[1]):
             command.flags.append(StatedFlag(ENVIRONMENT, words[0], part=(assigned[1],)))
         words = words[1:]
+    other = _other_program(words)
+    if other is not None:
+        command.problems.append(other)
+        return []
     if words[:1] == ["vllm"]:
         if words[1:2] != ["serve"]:
             said = " ".join(words[:2])
             command.problems.append(Problem(f"{said!r} starts no server", "vllm serve"))
         words = words[2:]
-    elif len(words) > 2 and words[0].startswith("python") and words[1] == "-m":
+    elif words and _PYTHON.fullmatch(words[0]):
         words = words[3:]
     if words and not _FLAG.match(words[0]) and not _END.fullmatch(words[0]):
         command.model = words[0]
         words = words[1:]
     return words
+
+
+def _other_program(words: list[str]) -> Problem | None:
+    """What is wrong where another program is started than vLLM's server; its flags would be misread."""
+    program = words[0] if words else ""
+    if program in CONTAINERS:
+        return Problem(f"{' '.join(words[:2])!r} starts a container", "what stands behind the image's name")
+    if program in OTHERS:
+        return Problem(f"{program!r} starts another engine than vLLM, which is not modelled", SERVERS)
+    module = words[2] if words[1:2] == ["-m"] and len(words) > 2 else ""
+    if _PYTHON.fullmatch(program) and not module.startswith(MODULES):
+        return Problem(
+            f"{' '.join(words[:3])!r} does not start vLLM, and no other engine is modelled", SERVERS
+        )
+    return None
 
 
 def _next(words: list[str], command: ServeCommand) -> list[str]:
@@ -218,6 +250,8 @@ def _values(flag: Flag | None, words: list[str]) -> tuple[list[str], list[str]]:
 
 def _unknown(written: str) -> Problem:
     name = written.lstrip("-").replace("_", "-")
+    if written.startswith("--") and name in SHORT:
+        return Problem(f"{written} is no flag of vllm serve", suggestion=f"-{name}")
     negated = name.startswith("no-")
     known = [f"no-{flag.name}" for flag in FLAGS.values() if flag.values == "!"] if negated else list(FLAGS)
     found = closest(name, known)

@@ -224,6 +224,7 @@ class Scenario:
 
     Attributes:
         model_file: absolute path of the file that describes the model; None: the catalog does.
+        gpu_file: of the one that describes the GPU; None: the catalog does.
         validation: absolute path of the ``validation.json`` that tells how far off predictions for this service were;
             None: it was not validated.
         command_line: the command line that the engine's settings come from, where the scenario states one; the
@@ -241,5 +242,6 @@ class Scenario:
     plan: PlanSettings
     seed: int
     model_file: Path | None = None
+    gpu_file: Path | None = None
     validation: Path | None = None
     command_line: CommandLine | None = field(default=None, compare=False)

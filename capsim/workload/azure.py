@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from capsim.documents.dropped_row import DroppedRow
 from capsim.errors import BadInput, Fault
-from capsim.workload.trace import DroppedRow, Trace
+from capsim.workload.trace import Trace
 from capsim.workload.trace_file import TraceFile
 
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from capsim.documents.dropped_row import DroppedRow
 from capsim.workload.prefixes import Prefixes
-from capsim.workload.trace import DroppedRow, Trace
+from capsim.workload.trace import Trace
 from capsim.workload.trace_file import TraceFile
 
 BLOCK_SIZE = 512

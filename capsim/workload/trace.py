@@ -6,18 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from capsim.documents.dropped_row import DroppedRow, dropped_notes
 from capsim.workload.prefixes import Prefixes
-
-LINES_SHOWN = 5
-"""Line numbers that one note spells out, so that a ruined file does not print itself."""
-
-
-@dataclass(frozen=True)
-class DroppedRow:
-    """A row that was not used: its line in the file, counted from 1, and why."""
-
-    line: int
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +22,7 @@ class Trace:
         arrival: seconds from the first request, shape (n,), float64, not decreasing.
         prompt, output: tokens, shape (n,), int64, each at least 1.
         rows: rows read, without header and blank lines.
-        dropped: rows that were not used.
+        dropped: rows that were not used, by their lines.
         out_of_order: used rows that were earlier than the used row before; they were sorted.
         ignored_columns: columns of the file that carry nothing for capsim.
         remarks: what else its reader made of the file, one sentence each.
@@ -73,23 +63,10 @@ class Trace:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was changed on the way from the file to the columns, one sentence each."""
-        file = Path(self.source).name
-        lines_of: dict[str, list[int]] = {}
-        for row in self.dropped:
-            lines_of.setdefault(row.reason, []).append(row.line)
-        notes = [
-            f"{file}: dropped {len(lines)} of {self.rows} rows: {reason} ({_places(lines)})"
-            for reason, lines in lines_of.items()
-        ]
+        notes = dropped_notes(self.dropped, f"{self.rows} rows", "line")
         if self.out_of_order:
             were = "row was" if self.out_of_order == 1 else "rows were"
-            notes.append(f"{file}: {self.out_of_order} {were} earlier than the row before; sorted by time")
+            notes.append(f"{self.out_of_order} {were} earlier than the row before; sorted by time")
         if self.ignored_columns:
-            notes.append(f"{file}: ignored columns {', '.join(self.ignored_columns)}")
-        notes += [f"{file}: {remark}" for remark in self.remarks]
-        return tuple(notes)
-
-
-def _places(lines: list[int]) -> str:
-    shown = ", ".join(str(line) for line in lines[:LINES_SHOWN])
-    return f"line{'s' if len(lines) > 1 else ''} {shown}{', ...' if len(lines) > LINES_SHOWN else ''}"
+            notes.append(f"ignored columns {', '.join(self.ignored_columns)}")
+        return tuple(f"{Path(self.source).name}: {note}" for note in (*notes, *self.remarks))

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from capsim.documents.dropped_row import DroppedRow, no_usable_row
 from capsim.errors import BadInput, Fault
 from capsim.workload.prefixes import Prefixes
-from capsim.workload.trace import LINES_SHOWN, DroppedRow, Trace
+from capsim.workload.trace import Trace
 
 GIT_LFS_HEAD = "version https://git-lfs.github.com/spec/"
 _GZIP_HEAD = b"\x1f\x8b"
@@ -115,11 +116,7 @@ class TraceFile:
             BadInput: no row is usable; with the reasons of the first.
         """
         if not rows:
-            faults = [
-                Fault(self.source, row.reason, line=row.line, column=1) for row in dropped[:LINES_SHOWN]
-            ]
-            what = f"no usable row among {len(dropped)}"
-            raise BadInput(Fault(self.source, what, expected="at least one request"), *faults)
+            raise no_usable_row(self.source, dropped)
         table = np.array(rows, dtype=np.int64)
         nanoseconds = table[:, 0]
         order = np.argsort(nanoseconds, kind="stable")

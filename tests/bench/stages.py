@@ -12,8 +12,8 @@ from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
 from capsim.plan.deployment import deploy
 from capsim.plan.experiment import Experiment, draw, fleet_of, measure
-from capsim.plan.planner import saturated_rates
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 from capsim.scenario import load
 from tests.bench.process import SCENARIO
 

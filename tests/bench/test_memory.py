@@ -18,10 +18,10 @@ from capsim.workload.requests import Requests
 
 ENGINE = EngineConfiguration(30_000, max_num_seqs=256)
 COST = LinearCost(base=5.5e-3, per_prefill_token=3.2e-5, per_context_token=3.5e-8)
-COLUMNS = 450
-"""Bytes a request: 18 columns of 8 bytes, and up to three leaps of 84, which grow by an eighth at a time."""
-SUMMARY = 1000
-"""Bytes a request: 15 gaps between its tokens of 16 bytes, and some columns more while a summary is made."""
+COLUMNS = 350
+"""Bytes a request: 13 columns of up to 8 bytes, and up to three leaps of 80, which grow by an eighth at a time."""
+SUMMARY = 200
+"""Bytes a request: some 12 columns of 8 bytes while a summary is made, and never its 15 gaps between tokens at once."""
 
 
 def requests(count: int) -> Requests:

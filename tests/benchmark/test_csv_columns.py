@@ -87,7 +87,7 @@ def test_units(tmp_path: Path, unit: str) -> None:
 )
 def test_a_bad_row_is_dropped_with_line_and_reason(tmp_path: Path, row: str, reason: str) -> None:
     run = read_csv(saved(tmp_path, f"ttft,output,status\n\n{row}\n2,1,OK\n"))
-    assert [(each.row, each.reason) for each in run.dropped] == [(3, reason)]
+    assert [(each.number, each.reason) for each in run.dropped] == [(3, reason)]
     assert run.ttft.tolist() == [2.0]
 
 

@@ -15,7 +15,8 @@ from capsim.benchmark.definitions import (
     tpot_after_first,
     tpot_with_first,
 )
-from capsim.benchmark.record import ERROR, INCOMPLETE, OK, BenchmarkRun, DroppedRow
+from capsim.benchmark.record import ERROR, INCOMPLETE, OK, BenchmarkRun
+from capsim.documents.dropped_row import DroppedRow
 
 COLUMNS = Columns(
     ttft=np.array([0.1, 0.2, 0.3]),

@@ -15,7 +15,7 @@ from capsim.engine import EngineConfiguration
 from capsim.fleet import Failure, FleetConfiguration, FlowControl, Latencies, Outcome, RunLog
 from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
-from capsim.measure.latency import ttft_parts, user_latencies
+from capsim.measure.latency import TtftParts, user_latencies
 from capsim.workload.requests import Requests
 from tests.fleet.workload import COST, ENGINE, poisson, requests_of, simultaneous
 
@@ -120,7 +120,7 @@ def test_no_replica_holds_more_than_the_limit_and_the_parts_of_ttft_add_up(limit
         for time in rows.submitted[here]:
             assert ((rows.submitted <= time) & (rows.finish > time) & here).sum() <= limit
     assert rows.held.max() > 0
-    parts = ttft_parts(log)
+    parts = TtftParts(log)
     assert (parts.cold_state == 0).all()
     assert parts.network_and_gateway == pytest.approx(0.375 + rows.held)
     observed = rows.first_token + LATENCIES.outbound - rows.arrival
@@ -144,7 +144,7 @@ def test_a_repaired_replica_takes_from_the_queue_at_once() -> None:
     assert log.requests.submitted.tolist() == [0.0, 4.0, 8.0]
     assert log.requests.held.tolist() == [0.0, 1.5, 7.5]
     assert log.requests.attempts.tolist() == [1, 2, 1]
-    assert ttft_parts(log).cold_state.tolist() == [0.0, 2.25, 0.0]
+    assert TtftParts(log).cold_state.tolist() == [0.0, 2.25, 0.0]
 
 
 def test_requests_that_wait_are_lost_with_the_last_replica() -> None:

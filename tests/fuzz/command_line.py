@@ -14,7 +14,8 @@ from capsim.cli.main import main
 
 ANSWERED, BAD_INPUT, INFEASIBLE = 0, 2, 3
 PATIENCE = 20.0
-"""Seconds after which a command counts as hung; on a small file they all take well below one."""
+"""Seconds of work after which a command counts as hung; on a small file they all take well below one. Time in which
+the machine does something else is not the command's."""
 MEMORY = 4 << 30
 """Bytes of address space that a command may take beyond what the process has: a small file needs no more."""
 
@@ -58,16 +59,16 @@ def check_answered_or_refused(arguments: list[str], names: list[str]) -> Printed
 def _limited() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = _address_space()
-    handler = signal.signal(signal.SIGALRM, _hung)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    handler = signal.signal(signal.SIGPROF, _hung)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     if taken:
         resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
 
 
 def _address_space() -> int:

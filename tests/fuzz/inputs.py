@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+import tempfile
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from tests.benchmark.result_files import FILES
+from tests.calibrate.microbenchmark.fake_bench import FakeBench, run_of
 from tests.cost.profiles import document
+from tests.fuzz.input import Content, Input, file_content, shortened_content, text_content
+from tests.fuzz.run_folders import RUN_FOLDERS
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
@@ -68,62 +70,9 @@ LONG_SCENARIO = (
 )
 """For prompts of tens of thousands of tokens."""
 
-Content = Callable[[], bytes]
-
-
-@dataclass(frozen=True)
-class Input:
-    """A kind of file.
-
-    Attributes:
-        name: what it is.
-        file: its name when it is damaged.
-        sound: makes the bytes of a sound one.
-        commands: each reads it; ``FOLDER`` stands for where it lies.
-        beside: sound files in the same folder, by name.
-        examples: how many damaged ones the tests draw.
-    """
-
-    name: str
-    file: str
-    sound: Content
-    commands: tuple[str, ...]
-    beside: dict[str, str] = field(default_factory=dict)
-    examples: int = 25
-
-    @cached_property
-    def content(self) -> bytes:
-        """A sound file's bytes."""
-        return self.sound()
-
-    def write(self, folder: Path, content: bytes) -> None:
-        """Lay the file, with these bytes, and those beside it into a folder."""
-        for name, text in self.beside.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        (folder / self.file).write_bytes(content)
-
-
-def _text(text: str) -> Content:
-    return text.encode
-
-
-def _file(path: Path, lines: int | None = None) -> Content:
-    return lambda: b"".join(path.read_bytes().splitlines(keepends=True)[:lines])
-
 
 def _profile() -> bytes:
     return json.dumps(document(), indent=1).encode()
-
-
-def _shortened(path: Path, count: int = 8) -> Content:
-    """A JSON result with the first items of each list, so that a damage often hits what matters."""
-
-    def cut(value: Any) -> Any:
-        if isinstance(value, list):
-            return [cut(item) for item in value[:count]]
-        return {key: cut(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-    return lambda: json.dumps(cut(json.loads(path.read_text(encoding="utf-8"))), indent=1).encode()
 
 
 def _config() -> bytes:
@@ -165,10 +114,10 @@ STARTUP_LOG = (
 )
 
 
-def _step_rows() -> bytes:
+def _step_rows(prompts: Sequence[int] = (16, 64, 256, 1024)) -> bytes:
     """Steps of an engine that takes 5 ms, 0.1 ms a token and a nanosecond a token of context."""
     rows, start = [STEPS_HEADER], 0.0
-    batches = [(new, 0, 0) for new in (16, 64, 256, 1024)]
+    batches = [(new, 0, 0) for new in prompts]
     batches += [(0, decodes, context) for decodes in (1, 4, 16) for context in (100, 1000)]
     for new, decodes, context in batches:
         total = decodes * context
@@ -180,6 +129,37 @@ def _step_rows() -> bytes:
         rows.append(",".join(map(str, ("a", "admit", *times, *counts, *worker, *unequal))))
         start += seconds
     return "\n".join([*rows, ""]).encode()
+
+
+COMMAND_LINE = r"""VLLM_LOGGING_LEVEL=DEBUG vllm serve meta-llama/Llama-3.1-8B-Instruct \
+  --host 0.0.0.0 --port 8000 --served-model-name 'chat model' \
+  --max-model-len 4k --max-num-seqs=64 --enable-prefix-caching -tp 1 \
+  --gpu_memory_utilization 0.92 --limit-mm-per-prompt.image 0 \
+  --compilation-config '{"cudagraph_mode": "FULL", "level": 3}' --enable-chunked-prefill \
+  --max-num-batched-tokens 8192 --enable-lora --max-loras 4 > log 2>&1 &
+"""
+BASE = "version: 1\nextends: first.yaml\nname: base\nslo:\n  tpot: null\nengine: {max_num_batched_tokens: 1024}\n"
+EXTENDED = "extends: base.yaml\nname: extended\nengine:\n  max_num_seqs: 32\nfleet: {replicas: 3}\n"
+
+
+def _pasted(command_line: bytes) -> bytes:
+    """A scenario with this command line in place of its settings."""
+    args = json.dumps(command_line.decode("utf-8", "replace"))
+    return (
+        scenario()
+        .replace("  max_model_len: 4096\n  max_num_seqs: 64\n", f"  args: {args}\n")
+        .replace("  enable_prefix_caching: true\n", "")
+        .encode()
+    )
+
+
+@cache
+def _raw() -> bytes:
+    """What a device that follows a law measures, at the fewest shapes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "raw.jsonl"
+        run_of(FakeBench(), path, minutes=0.01).measure()
+        return path.read_bytes()
 
 
 OF_SCENARIOS = (
@@ -194,6 +174,9 @@ OF_TRACES = (
 )
 OF_MODELS = ("check FOLDER/scenario.yaml", "fit FOLDER/scenario.yaml")
 STEP_FILES = "calibrate check FOLDER/profile.json --against FOLDER/{file} --from {kind} --force"
+STEP_FIT = (
+    "calibrate fit --engine-steps FOLDER/steps.csv --model llama-3.1-8b --gpu h200 --out FOLDER/out.json"
+)
 STEP_IMPORT = (
     "calibrate import --from {kind} FOLDER/{file} --model llama-3.1-8b --gpu h200 --engine vllm --engine-version 1 "
     "--out FOLDER/out.json"
@@ -210,24 +193,56 @@ def _steps(kind: str, file: str, content: Content) -> Input:
 
 
 def _model(name: str) -> Input:
-    content = _file(CONFIGS / "models" / f"{name}.yaml")
+    content = file_content(CONFIGS / "models" / f"{name}.yaml")
     return Input(
         f"model {name}", "model.yaml", content, OF_MODELS, {"scenario.yaml": scenario(model="./model.yaml")}
     )
 
 
 INPUTS = (
-    Input("scenario", "scenario.yaml", _text(scenario()), OF_SCENARIOS, examples=100),
+    Input("scenario", "scenario.yaml", text_content(scenario()), OF_SCENARIOS, examples=100),
     Input(
         "quick start",
         "scenario.yaml",
-        _file(CONFIGS / "scenarios" / "chat-llama-3.1-8b-h200.yaml"),
+        file_content(CONFIGS / "scenarios" / "chat-llama-3.1-8b-h200.yaml"),
         OF_MODELS,
+    ),
+    Input(
+        "extending scenario",
+        "scenario.yaml",
+        text_content(EXTENDED),
+        OF_SCENARIOS,
+        {"base.yaml": BASE, "first.yaml": scenario()},
+        examples=40,
+    ),
+    Input(
+        "base of a base",
+        "first.yaml",
+        text_content(scenario()),
+        OF_SCENARIOS,
+        {"base.yaml": BASE, "scenario.yaml": EXTENDED},
+        examples=40,
+    ),
+    Input(
+        "base",
+        "base.yaml",
+        text_content(BASE),
+        OF_SCENARIOS,
+        {"first.yaml": scenario(), "scenario.yaml": EXTENDED},
+        examples=40,
+    ),
+    Input(
+        "command line",
+        "scenario.yaml",
+        text_content(COMMAND_LINE),
+        OF_MODELS,
+        examples=30,
+        frame=_pasted,
     ),
     Input(
         "Azure trace",
         "trace.csv",
-        _text(AZURE),
+        text_content(AZURE),
         OF_TRACES,
         {"scenario.yaml": scenario(demand="trace: {path: trace.csv, format: azure}")},
         examples=40,
@@ -235,7 +250,7 @@ INPUTS = (
     Input(
         "Mooncake trace",
         "trace.jsonl",
-        _file(TRACES / "mooncake_arxiv_mixed_93.jsonl", 6),
+        file_content(TRACES / "mooncake_arxiv_mixed_93.jsonl", 6),
         ("check FOLDER/scenario.yaml", "check FOLDER/scenario.yaml", "run FOLDER/scenario.yaml --trace"),
         {"scenario.yaml": LONG_SCENARIO},
         examples=40,
@@ -256,26 +271,41 @@ INPUTS = (
         ("catalog add-model FOLDER/config.json --name mine --out FOLDER/mine.yaml",),
         examples=40,
     ),
-    _benchmark("vLLM", "result.json", _shortened(FILES / "vllm" / "rate2.json")),
-    _benchmark("SGLang", "result.jsonl", _file(FILES / "sglang" / "two_runs.jsonl")),
-    _benchmark("GuideLLM", "result.json", _shortened(FILES / "guidellm" / "two_rates.json")),
-    _benchmark("AIPerf", "result.jsonl", _file(FILES / "aiperf" / "one_rate.jsonl", 6)),
-    _benchmark("genai-perf", "result.json", _file(FILES / "genai_perf" / "profile_export.json")),
+    _benchmark("vLLM", "result.json", shortened_content(FILES / "vllm" / "rate2.json")),
+    _benchmark("SGLang", "result.jsonl", file_content(FILES / "sglang" / "two_runs.jsonl")),
+    _benchmark("GuideLLM", "result.json", shortened_content(FILES / "guidellm" / "two_rates.json")),
+    _benchmark("AIPerf", "result.jsonl", file_content(FILES / "aiperf" / "one_rate.jsonl", 6)),
+    _benchmark("genai-perf", "result.json", file_content(FILES / "genai_perf" / "profile_export.json")),
     _benchmark(
         "inference-perf",
         "result.json",
-        _shortened(FILES / "inference_perf" / "per_request_lifecycle_metrics.json"),
+        shortened_content(FILES / "inference_perf" / "per_request_lifecycle_metrics.json"),
     ),
-    _benchmark("CSV", "result.csv", _file(FILES / "csv" / "own_names.csv")),
+    _benchmark("CSV", "result.csv", file_content(FILES / "csv" / "own_names.csv")),
     _steps("engine-steps", "steps.csv", _step_rows),
-    _steps("dynamo-fpm", "steps.jsonl", _file(SAMPLES / "steps" / "dynamo_fpm.jsonl")),
-    _steps("sglang-one-batch", "steps.jsonl", _file(SAMPLES / "steps" / "sglang_one_batch.jsonl")),
-    _steps("vllm-bench-forward", "steps.json", _file(SAMPLES / "steps" / "vllm_bench_forward.json")),
+    Input("steps to fit", "steps.csv", _step_rows, (STEP_FIT,)),
+    Input(
+        "raw measurements",
+        "raw.jsonl",
+        _raw,
+        ("calibrate fit FOLDER/raw.jsonl --out FOLDER/out.json",),
+    ),
+    Input(
+        "steps beside raw measurements",
+        "steps.csv",
+        partial(_step_rows, (8, 16, 32, 64, 128, 256)),
+        ("calibrate fit FOLDER/raw.jsonl --engine-steps FOLDER/steps.csv --out FOLDER/out.json",),
+        {"raw.jsonl": _raw},
+    ),
+    _steps("dynamo-fpm", "steps.jsonl", file_content(SAMPLES / "steps" / "dynamo_fpm.jsonl")),
+    _steps("sglang-one-batch", "steps.jsonl", file_content(SAMPLES / "steps" / "sglang_one_batch.jsonl")),
+    _steps("vllm-bench-forward", "steps.json", file_content(SAMPLES / "steps" / "vllm_bench_forward.json")),
     Input(
         "start-up log",
         "vllm.log",
-        _text(STARTUP_LOG),
+        text_content(STARTUP_LOG),
         ("fit FOLDER/scenario.yaml --log FOLDER/vllm.log",),
         {"scenario.yaml": scenario()},
     ),
+    *RUN_FOLDERS,
 )

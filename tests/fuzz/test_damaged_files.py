@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.command_line import ANSWERED, check_answered_or_refused
 from tests.fuzz.damage import damaged_content
-from tests.fuzz.inputs import INPUTS, Input
+from tests.fuzz.input import Input
+from tests.fuzz.inputs import INPUTS
 
 kinds = pytest.mark.parametrize("kind", INPUTS, ids=lambda kind: kind.name)
 
@@ -35,7 +36,6 @@ def test_a_sound_file_is_read(kind: Input) -> None:
 def test_a_damaged_file_is_answered_or_refused(kind: Input) -> None:
     @settings(
         max_examples=kind.examples,
-        deadline=None,
         phases=[
             Phase.explicit,
             Phase.reuse,
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_answered_or_refused(kind: Input) -> None:
     )
     @given(data=st.data())
     def damage_and_ask(data: st.DataObject) -> None:
-        content = data.draw(damaged_content(kind.content, Path(kind.file).suffix))
+        content = data.draw(damaged_content(kind.content, kind.syntax))
         asked(kind, data.draw(st.sampled_from(kind.commands)), content)
 
     damage_and_ask()

@@ -13,7 +13,8 @@ from capsim.catalog.loader import read_gpu
 from capsim.errors import BadInput, Fault
 from tests.fuzz.command_line import BAD_INPUT, check_answered_or_refused
 from tests.fuzz.damage import damaged_content
-from tests.fuzz.inputs import CONFIGS, INPUTS, Input
+from tests.fuzz.input import Input
+from tests.fuzz.inputs import CONFIGS, INPUTS
 
 GPU = (CONFIGS / "gpus" / "h200.yaml").read_bytes()
 
@@ -40,7 +41,8 @@ def test_what_is_no_file_is_refused(kind: Input, place: str, tmp_path: Path) -> 
     PLACES[place](tmp_path / kind.file)
     for command in kind.commands:
         arguments = command.replace("FOLDER", str(tmp_path)).split()
-        assert check_answered_or_refused(arguments, [kind.file]).code == BAD_INPUT, command
+        code = check_answered_or_refused(arguments, [kind.file]).code
+        assert code == BAD_INPUT or kind.optional, command
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
@@ -53,7 +55,7 @@ def test_an_unreadable_file_is_refused(kind: Input, tmp_path: Path) -> None:
         assert check_answered_or_refused(arguments, [kind.file]).code == BAD_INPUT, command
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(content=damaged_content(GPU, ".yaml"))
 def test_a_damaged_data_sheet_is_read_or_refused(
     content: bytes, tmp_path_factory: pytest.TempPathFactory

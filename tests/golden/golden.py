@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from capsim.plan.deployment import deploy
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import make_plan
-from capsim.plan.result import plan_result
+from capsim.plan.runner import Runner
 from capsim.scenario import load
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -35,7 +36,7 @@ def golden_path(name: str) -> Path:
 def short_plan(name: str) -> dict[str, Any]:
     path = SCENARIOS[name]
     shortened = SHORT if path.parent.name == "scenarios" else SHORTER
-    result = plan_result(make_plan(deploy(load(path, shortened))))
+    result = plan_result(make_plan(Runner(deploy(load(path, shortened)))))
     points = [
         {
             key: point[key]

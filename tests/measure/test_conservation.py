@@ -9,6 +9,7 @@ import pytest
 from capsim.errors import InvariantBroken
 from capsim.fleet.log import Outcome, RunLog
 from capsim.measure.conservation import check_conservation
+from capsim.measure.leaps import AT_ONCE
 from tests.measure.run_logs import leap, request, run_log, served, two_requests, with_requests
 
 
@@ -134,6 +135,19 @@ def test_sound_runs_pass(log: RunLog) -> None:
 def test_each_broken_law_is_reported_with_its_numbers(log: RunLog, numbers: str) -> None:
     with pytest.raises(InvariantBroken, match=numbers):
         check_conservation(log)
+
+
+def test_leaps_that_are_looked_at_one_part_after_the_other_may_not_overlap_either() -> None:
+    leaps = [
+        leap(1.0, 1.0, chunks=1, prefill_tokens=8, decodes=0),
+        *(leap(2.0 + step, 1.0) for step in range(AT_ONCE)),
+    ]
+    log = run_log([served(0.0, 1.0, 2.0, 2.0 + AT_ONCE, output=AT_ONCE + 1)], leaps)
+    check_conservation(log)
+    with pytest.raises(
+        InvariantBroken, match=f"starts a leap at {AT_ONCE}.75 s and is busy until {AT_ONCE + 1}.0"
+    ):
+        check_conservation(leap_changed(log, "start", AT_ONCE, AT_ONCE + 0.75))
 
 
 def test_leaps_of_two_replicas_may_overlap() -> None:

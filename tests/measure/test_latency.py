@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capsim.fleet.log import Outcome
-from capsim.measure.latency import engine_latencies, failed, ttft_parts, user_latencies
+from capsim.measure.latency import TtftParts, engine_latencies, failed, user_latencies
 from tests.measure.run_logs import request, run_log, served, two_requests
 
 
@@ -42,7 +42,7 @@ def test_failed_requests_are_infinite(outcome: Outcome) -> None:
 
 
 def test_parts_of_ttft_by_hand() -> None:
-    parts = ttft_parts(two_requests())
+    parts = TtftParts(two_requests())
     assert parts.network_and_gateway.tolist() == [0.375, 0.375]
     assert parts.tokenization.tolist() == [0.5, 0.5]
     assert parts.cold_state.tolist() == [0.0, 0.0]
@@ -54,7 +54,7 @@ def test_parts_of_ttft_by_hand() -> None:
 
 def test_a_retry_is_cold_state() -> None:
     log = run_log([served(0.0, 6.0, 7.0, 7.0, submitted=5.0, output=1, attempts=2), request(1.0)], [])
-    parts = ttft_parts(log)
+    parts = TtftParts(log)
     assert parts.cold_state[0] == 5.0 - 0.875
     assert parts.total[0] == 7.0 + 0.25
     assert math.isnan(parts.total[1])
@@ -65,7 +65,7 @@ def test_rounding_is_no_cold_state() -> None:
     log = run_log(
         [served(time, time + 1, time + 2, time + 3, submitted=time + 0.875) for time in arrival], []
     )
-    assert not ttft_parts(log).cold_state.any()
+    assert not TtftParts(log).cold_state.any()
 
 
 def test_identities_hold_for_any_times() -> None:
@@ -79,7 +79,7 @@ def test_identities_hold_for_any_times() -> None:
         ],
         [],
     )
-    user, parts = user_latencies(log), ttft_parts(log)
+    user, parts = user_latencies(log), TtftParts(log)
     assert (user.ttft == parts.total).all()
     # A handful of additions of numbers below 100 round by less than 1e-12.
     assert user.ttft == pytest.approx(log.requests.first_token - log.requests.arrival + 0.25, abs=1e-12)

@@ -63,11 +63,20 @@ def test_a_percentile_within_the_limit_is_a_share_within_the_limit(
 
 
 def test_distribution_by_hand() -> None:
-    values = np.array([2.0, math.nan, 1.0, 4.0, math.inf])
-    figures = Distribution.of(values, np.array([5, 100, 3, 1, 1]))
+    figures = Distribution.of(np.array([2.0] * 5 + [math.nan] + [1.0] * 3 + [4.0, math.inf]))
     assert figures.count == 10
     assert figures.mean == (5 * 2 + 3 * 1 + 4) / 9
     assert (figures.p50, figures.p90, figures.p95, figures.p99) == (2.0, 4.0, math.inf, math.inf)
+
+
+def test_weighted_values_in_parts_are_distributed_as_their_repetitions() -> None:
+    parts = [
+        (np.array([2.0, 1.0]), np.array([5, 3])),
+        (np.zeros(0), np.zeros(0, np.int64)),
+        (np.array([4.0, math.inf]), np.array([1, 1])),
+    ]
+    repeated = np.concatenate([np.repeat(values, weights) for values, weights in parts])
+    assert Distribution.of_parts(lambda: iter(parts)) == Distribution.of(repeated)
 
 
 def test_distribution_of_nothing() -> None:

@@ -15,6 +15,7 @@ from capsim.measure.latency import user_latencies
 from capsim.measure.objectives import LatencyObjective, Objectives
 from capsim.plan.deployment import deploy
 from capsim.plan.planner import make_plan
+from capsim.plan.runner import Runner
 from capsim.scenario import load
 from capsim.workload.requests import Requests
 from tests.metamorphic.fleets import fleets, served, workloads
@@ -46,7 +47,7 @@ def test_a_tighter_gate_never_needs_fewer_replicas(seed: int) -> None:
     replicas = []
     for change in ("slo.ttft.p95=400ms", "slo.ttft.p95=150ms", "slo.e2e={p90: 3s}"):
         scenario = load(SMALL, (*SHORT, f"seed={seed}", change))
-        replicas.append(make_plan(deploy(scenario)).replicas.chosen.replicas)
+        replicas.append(make_plan(Runner(deploy(scenario))).replicas.chosen.replicas)
     usual, tighter, further = replicas
     assert tighter >= usual
     assert further >= usual

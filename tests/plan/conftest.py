@@ -6,6 +6,7 @@ import pytest
 
 from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.planner import Plan, make_plan
+from capsim.plan.runner import Runner
 from capsim.scenario import load
 
 SMALL = Path(__file__).parent / "small.yaml"
@@ -18,4 +19,4 @@ def deployment() -> Deployment:
 
 @pytest.fixture(scope="session")
 def plan(deployment: Deployment) -> Plan:
-    return make_plan(deployment)
+    return make_plan(Runner(deployment))

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from capsim.catalog import load_model
-from capsim.catalog.entry import entry_text
+from capsim.catalog import Gpu, load_gpu, load_model
+from capsim.catalog.entry import entry_text, gpu_text
 from capsim.cost import BatchShape, ProfileCost, RooflineCost
 from capsim.errors import BadInput
 from capsim.plan.deployment import build_cost, deploy, fitted
@@ -12,7 +12,8 @@ from capsim.plan.experiment import Experiment, perform, record
 from capsim.plan.fit_result import fit_result
 from capsim.plan.not_modelled import HYBRID, UNRECORDED, not_modelled
 from capsim.plan.replica_memory import count_memory
-from capsim.plan.result import run_result
+from capsim.plan.run_result import run_result
+from capsim.plan.service import service_fingerprint
 from capsim.plan.simulation import Simulation
 from capsim.scenario import load
 
@@ -184,6 +185,21 @@ def test_the_fingerprint_covers_the_content_of_a_model_of_one_s_own(tmp_path: Pa
     same = fingerprint("a", entry_text(shipped))
     assert same == fitted(load(SHIPPED)).fingerprint == fingerprint("b", entry_text(shipped))
     assert fingerprint("a", entry_text(replace(shipped, intermediate_size=14400))) != same
+
+
+def test_the_fingerprints_cover_the_content_of_a_gpu_of_one_s_own(tmp_path: Path) -> None:
+    def fingerprints(folder: str, gpu: Gpu) -> tuple[str, str]:
+        path = tmp_path / folder / "mine.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(gpu_text(gpu))
+        scenario = load(SHIPPED, [f"gpu={path}", "step_cost={source: roofline}"])
+        return fitted(scenario).fingerprint, service_fingerprint(scenario)
+
+    own = replace(load_gpu("h200"), name="mine")
+    same = fingerprints("a", own)
+    assert fingerprints("b", own) == same
+    for before, after in zip(same, fingerprints("a", replace(own, link_bandwidth=225e9)), strict=True):
+        assert before != after
 
 
 def test_the_fingerprint_covers_what_the_engine_holds() -> None:

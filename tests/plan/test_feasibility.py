@@ -15,8 +15,8 @@ from capsim.plan.deployment import deploy, fitted
 from capsim.plan.factors import factors
 from capsim.plan.feasibility import Feasibility
 from capsim.plan.fit_result import fit_result
+from capsim.plan.not_modelled import not_modelled
 from capsim.plan.request_factors import request_blocks
-from capsim.plan.result import not_modelled
 from capsim.plan.sequences import Sequences
 from capsim.plan.startup import fitted_as_logged
 from capsim.scenario import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from capsim.plan.deployment import Deployment
-from capsim.plan.planner import saturated_rates
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 from capsim.plan.simulation import run_simulation
 
 

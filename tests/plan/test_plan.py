@@ -8,10 +8,10 @@ import pytest
 
 from capsim.errors import BadInput, Infeasible
 from capsim.plan.deployment import Deployment, deploy
-from capsim.plan.experiment import Experiment
+from capsim.plan.experiment import Experiment, record
 from capsim.plan.ledger import Ledger
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import Plan, make_plan
-from capsim.plan.result import plan_result
 from capsim.plan.runner import Runner
 from capsim.plan.verdict import Verdict
 from capsim.scenario import load
@@ -23,13 +23,13 @@ def text(plan: Plan) -> str:
 
 
 def test_same_seed_same_bytes_at_any_number_of_jobs(deployment: Deployment, plan: Plan) -> None:
-    assert text(make_plan(deployment, jobs=2)) == text(plan)
+    assert text(make_plan(Runner(deployment, jobs=2))) == text(plan)
 
 
 def test_another_seed_gives_another_run(deployment: Deployment, plan: Plan) -> None:
     other = deploy(replace(deployment.scenario, seed=4))
     assert other.fingerprint != deployment.fingerprint
-    assert text(make_plan(other)) != text(plan)
+    assert text(make_plan(Runner(other))) != text(plan)
 
 
 def test_the_operating_point_is_below_every_other_bound(plan: Plan) -> None:
@@ -82,12 +82,12 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 
     path = tmp_path / "experiments.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        make_plan(deployment, ledger=Ledger(path), progress=Interruption(10))
+        make_plan(Runner(deployment, ledger=Ledger(path), progress=Interruption(10)))
     with path.open("a") as file:
         file.write('{"key": "cut off in wri')
     ledger = Ledger(path)
     assert len(ledger) == 10
-    assert text(make_plan(deployment, ledger=ledger)) == text(plan)
+    assert text(make_plan(Runner(deployment, ledger=ledger))) == text(plan)
 
 
 def test_finished_experiments_are_not_done_again(deployment: Deployment, tmp_path: Path) -> None:
@@ -105,14 +105,16 @@ def test_finished_experiments_are_not_done_again(deployment: Deployment, tmp_pat
 
 def test_an_objective_below_one_request_alone_is_infeasible() -> None:
     scenario = load(SMALL, ["slo.tpot.p95=1ms"])
-    with pytest.raises(Infeasible, match="one replica does not pass: tpot p95"):
-        make_plan(deploy(scenario))
+    with pytest.raises(
+        Infeasible, match=r"does not pass: tpot p95 is [\d.]+ms against 1ms\n.*relax tpot p95"
+    ):
+        make_plan(Runner(deploy(scenario)))
 
 
 def test_a_missed_quality_gate_is_infeasible() -> None:
     scenario = load(SMALL, ["slo.quality={mmlu: {value: 0.6, minimum: 0.65}}"])
     with pytest.raises(Infeasible, match=r"mmlu is 0\.6 against 0\.65"):
-        make_plan(deploy(scenario))
+        make_plan(Runner(deploy(scenario)))
 
 
 def test_requests_that_can_never_run_are_refused_or_counted() -> None:
@@ -127,3 +129,9 @@ def test_requests_that_can_never_run_are_refused_or_counted() -> None:
 def test_a_demand_in_tokens_is_the_same_demand(deployment: Deployment) -> None:
     tokens = deploy(load(SMALL, ["demand.target=3600 tokens/s"]))
     assert tokens.target_rate == pytest.approx(deployment.target_rate, rel=1e-12)
+
+
+def test_a_run_in_which_nothing_arrives_says_at_which_rate() -> None:
+    deployment = deploy(load(SMALL))
+    with pytest.raises(BadInput, match=r"no request arrives in 1s at 0\.001/s, one of the rates"):
+        record(deployment, Experiment("resample", 1, rate=0.001, duration=1.0))

@@ -9,8 +9,9 @@ import pytest
 from capsim.errors import Infeasible
 from capsim.plan.evaluator import Evaluator
 from capsim.plan.point import Point
-from capsim.plan.replicas import ReplicaCount, find_replicas, first_estimate
+from capsim.plan.replicas import ReplicaCount, Trial, find_replicas, first_estimate
 from capsim.plan.verdict import Verdict
+from capsim.scenario import PlanSettings
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,8 @@ class StubEvaluator(Evaluator):
 def search(
     evaluator: StubEvaluator, estimate: int, drills: tuple[str, ...] = ("replica_missing",)
 ) -> ReplicaCount:
-    return find_replicas(
-        evaluator, estimate=estimate, target=100.0, reserve=0.2, drills=drills, max_replicas=64
-    )
+    plan = PlanSettings(0.2, drills, 600.0, 8, max_replicas=64, resolution=0.03, literal_replay=False)
+    return find_replicas(evaluator, plan, estimate=estimate, target=100.0)
 
 
 def test_the_formula() -> None:
@@ -122,3 +122,11 @@ def test_a_fleet_that_is_not_confirmed_is_not_chosen() -> None:
     assert found.chosen.replicas == 13
     assert found.below is not None
     assert found.below.verdict is Verdict.UNDECIDED
+
+
+def test_a_fleet_that_is_overloaded_with_every_gate_open_fails_by_that() -> None:
+    point = StubPoint(3, 30.0, (), (), "the backlog grows", Verdict.FAIL)
+    assert (
+        Trial("full fleet", "3 replicas at 30/s", point).reason
+        == "overloaded, though all gates pass in these runs"
+    )

@@ -6,9 +6,9 @@ import pytest
 
 from capsim.errors import Infeasible
 from capsim.plan.deployment import Deployment, deploy
-from capsim.plan.ledger import Ledger
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import Plan, make_inverse_plan, make_plan
-from capsim.plan.result import plan_result
+from capsim.plan.runner import Runner
 from capsim.plan.verdict import Verdict
 from capsim.report.explanation import plan_explanation
 from capsim.report.text import plan_text
@@ -26,7 +26,7 @@ def short(*changes: str) -> Deployment:
 
 @pytest.fixture(scope="module")
 def inverse() -> Plan:
-    return make_inverse_plan(short(), REPLICAS)
+    return make_inverse_plan(Runner(short()), REPLICAS)
 
 
 def test_the_demand_lies_in_a_bracket_finer_than_a_replica(inverse: Plan) -> None:
@@ -42,7 +42,7 @@ def test_the_demand_lies_in_a_bracket_finer_than_a_replica(inverse: Plan) -> Non
 
 def test_a_plan_of_the_demand_found_has_as_many_replicas(inverse: Plan) -> None:
     assert inverse.served is not None
-    forward = make_plan(short(f"demand.target={inverse.served.target!r}/s"))
+    forward = make_plan(Runner(short(f"demand.target={inverse.served.target!r}/s")))
     assert forward.replicas.chosen.replicas == REPLICAS
     assert forward.deployment.fingerprint == inverse.deployment.fingerprint
     result, other = plan_result(forward), plan_result(inverse)
@@ -54,13 +54,13 @@ def test_a_plan_of_the_demand_found_has_as_many_replicas(inverse: Plan) -> None:
 def test_a_plan_of_a_little_more_has_one_replica_more(inverse: Plan) -> None:
     assert inverse.served is not None
     above, _ = inverse.served.above
-    forward = make_plan(short(f"demand.target={above!r}/s"))
+    forward = make_plan(Runner(short(f"demand.target={above!r}/s")))
     assert forward.replicas.chosen.replicas == REPLICAS + 1
 
 
 def test_the_scenario_s_target_plays_no_part_and_its_unit_does(inverse: Plan) -> None:
     assert inverse.served is not None
-    tokens = make_inverse_plan(short("demand.target=1 tokens/s"), REPLICAS)
+    tokens = make_inverse_plan(Runner(short("demand.target=1 tokens/s")), REPLICAS)
     assert tokens.served is not None
     assert tokens.deployment.scenario.demand.unit == "output_tokens"
     mean = tokens.deployment.demand.mean_output
@@ -78,9 +78,9 @@ def test_it_is_told_in_text_and_can_be_explained(inverse: Plan) -> None:
 
 def test_one_replica_that_goes_missing_serves_nothing() -> None:
     with pytest.raises(Infeasible, match="a fleet of one replica does not survive replica_missing"):
-        make_inverse_plan(short(), 1, ledger=Ledger(None))
+        make_inverse_plan(Runner(short()), 1)
 
 
 def test_objectives_that_no_rate_meets_are_infeasible() -> None:
     with pytest.raises(Infeasible, match="one replica does not pass: tpot p95"):
-        make_inverse_plan(short("slo.tpot.p95=1ms"), REPLICAS)
+        make_inverse_plan(Runner(short("slo.tpot.p95=1ms")), REPLICAS)

@@ -10,8 +10,8 @@ from capsim.errors import BadInput, Infeasible
 from capsim.plan.deployment import deploy
 from capsim.plan.evaluator import Evaluator
 from capsim.plan.ledger import Ledger
-from capsim.plan.planner import saturated_rates
 from capsim.plan.runner import Runner
+from capsim.plan.saturated_rates import saturated_rates
 from capsim.plan.sweep import Sweep, make_sweep
 from capsim.plan.sweep_axis import parse_axis
 from capsim.plan.sweep_result import sweep_result

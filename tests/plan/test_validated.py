@@ -16,8 +16,10 @@ from capsim.cost.scaled import ScaledCost
 from capsim.errors import BadInput
 from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.overhead import Overhead, with_overhead
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import make_plan
-from capsim.plan.result import plan_result, run_result
+from capsim.plan.run_result import run_result
+from capsim.plan.runner import Runner
 from capsim.plan.simulation import run_simulation
 from capsim.plan.validated import read_validation, validated
 from capsim.plan.validation import validate
@@ -73,7 +75,7 @@ def judged(validation: Path, *changes: str, rates: tuple[float, ...] = (11.0, 12
 
 def test_a_plan_knows_the_errors_of_its_validation(validation: Path) -> None:
     """Measured steps are a tenth longer than simulated ones, which is about what the errors must be."""
-    result = plan_result(make_plan(deploy(scenario_with(validation, *QUICK))))
+    result = plan_result(make_plan(Runner(deploy(scenario_with(validation, *QUICK)))))
     known = result["confidence"]["validation"]
     assert known["same_service"] is True
     assert (known["runs"], known["requests"]) == (2, 400)
@@ -248,7 +250,7 @@ def test_what_is_no_validation_is_refused_at_its_place(
         read_validation(path)
     assert len(refusal.value.faults) == 1
     with pytest.raises(BadInput, match=r"changed\.json"):
-        make_plan(deploy(scenario_with(path)))
+        make_plan(Runner(deploy(scenario_with(path))))
 
 
 def test_every_field_is_described_and_no_other(validation: Path) -> None:

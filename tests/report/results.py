@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -33,4 +34,17 @@ def without_latency_gates() -> Json:
     result = stored("plan")
     for gates in (result["operating_point"]["gates"], *(point["gates"] for point in result["sweep"])):
         del gates[:2]
+    return result
+
+
+def given_fleet(**verdicts: str) -> Json:
+    """The plan as the answer to which demand its fleet serves; at more, each load has the verdict that is given."""
+    result = stored("plan")
+    above = copy.deepcopy(result["answer"]["chosen"])
+    for trial in above["trials"]:
+        trial["verdict"] = verdicts.get(trial["name"].replace(" ", "_"), "fail")
+        trial["reason"] = "" if trial["verdict"] == "pass" else "tpot p95"
+        trial["point"]["rate_per_replica"] = 14.5
+    result["served"] = {"replicas": 7, "unit": "requests", "bracket": [80.0, 82.171], "above": above}
+    above["verdict"] = "fail"
     return result

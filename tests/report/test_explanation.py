@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from capsim.report import Json
+from capsim.report.changes import estimated_demand, estimated_fleet
 from capsim.report.explain import explained_infeasible, explained_plan
 from capsim.report.explain_run import explained_run, run_explanation
-from capsim.report.explanation import estimated_fleet, infeasible_explanation, misses_used, plan_explanation
+from capsim.report.explanation import infeasible_explanation, misses_used, plan_explanation
+from capsim.report.number import share
 from capsim.report.table import WIDTH
-from tests.report.results import stored, with_failed_requests, without_latency_gates
+from tests.report.results import given_fleet, stored, with_failed_requests, without_latency_gates
 from tests.report.test_text import in_order
 
 RUNS = ("run-rate", "run-overload", "run-closed", "run-trace")
@@ -57,7 +59,9 @@ def test_it_goes_from_load_to_gate_to_constraint_to_what_would_change_it() -> No
     )
 
 
-@pytest.mark.parametrize("make", [lambda: stored("plan"), with_failed_requests, without_latency_gates])
+@pytest.mark.parametrize(
+    "make", [lambda: stored("plan"), with_failed_requests, without_latency_gates, given_fleet]
+)
 def test_every_line_fits_and_the_data_is_json(make: Callable[[], Json]) -> None:
     why = plan_explanation(make())
     assert json.loads(json.dumps(why, allow_nan=False)) == why
@@ -152,6 +156,54 @@ def test_the_load_that_decides_is_named(lost: tuple[str, ...], said: str) -> Non
     in_order(explained_plan(changed(lambda result: lose(result, *lost))), said)
 
 
+def test_a_demand_is_explained_by_what_ends_it() -> None:
+    result = given_fleet(full_fleet="pass")
+    why = plan_explanation(result)
+    drilled = result["served"]["above"]["trials"][1]["point"]
+    pool = share(drilled["blocks_max"] / result["memory"]["usable_blocks"])
+    in_order(
+        explained_plan(why),
+        "why 7 replicas serve 80 requests/s",
+        "WHICH DEMAND",
+        "80 requests/s are the most that the fleet is shown to hold. At 82.171 requests/s it does not:",
+        "full fleet, 7 replicas at 96/s, passes. That is 14.5 requests/s a replica, 101.4% of what one passes alone.",
+        "replica_missing, 6 of 7 replicas at 80/s, fails: tpot p95. That is 14.5 requests/s a replica",
+        f"Step time: neither memory nor batch is full ({pool} of the KV cache at most, 0 preemptions a run;",
+        "WHICH LOAD",
+        "Without tpot p95 a replica passes at 14.56 and no longer at 15.1 requests/s (ttft p95): 84.96 to 88.07",
+        "Without replica_missing, the fleet at 82.171 requests/s would do",
+    )
+    assert "has room" not in explained_plan(why)
+    assert [load["verdict"] for load in why["served"]["above"]] == ["pass", "fail"]
+
+
+def test_a_demand_in_tokens_is_explained_in_tokens() -> None:
+    result = given_fleet()
+    result["served"] |= {"unit": "output_tokens", "bracket": [15_999.0, 16_432.0]}
+    result["served"]["above"]["verdict"] = "undecided"
+    in_order(
+        explained_plan(plan_explanation(result)),
+        "serve 15999 output tokens/s",
+        "At 16432 output tokens/s it is not shown to:",
+    )
+
+
+def test_what_is_full_at_more_demand_is_named() -> None:
+    result = given_fleet()
+    for trial, figures in zip(
+        result["served"]["above"]["trials"], ({"preemptions": 3.0}, {"running": 250.0}), strict=True
+    ):
+        trial["point"].update(figures)
+    in_order(explained_plan(plan_explanation(result)), "The KV cache is full", "The batch is full")
+
+
+def test_a_fleet_of_one_less_may_hold_a_demand_within_the_bracket() -> None:
+    def hold(result: Json) -> None:
+        result["answer"]["one_less"]["verdict"] = "pass"
+
+    in_order(explained_plan(changed(hold)), "A fleet of 6 holds them too, within the bracket.")
+
+
 def test_an_undecided_fleet_is_not_said_to_fail() -> None:
     def undecide(result: Json) -> None:
         result["answer"]["one_less"]["verdict"] = "undecided"
@@ -172,8 +224,11 @@ def test_the_estimate_is_the_plans_formula_with_its_drills() -> None:
     result = stored("plan")
     assert estimated_fleet(result, 96.0) == 2  # one for the full load, and one more that may be missing
     assert estimated_fleet(result, 10.0) == 10  # ceil(80 * 1.2 / 10)
+    assert estimated_demand(result, 12.0) == pytest.approx(70)  # 7 replicas with a reserve of a fifth
+    assert estimated_demand(result, 10.0) == pytest.approx(min(70 / 1.2, 60))
     result["configuration"]["plan"] |= {"drills": [], "reserve": "0%"}
     assert estimated_fleet(result, 80.0) == 1
+    assert estimated_demand(result, 12.0) == 84
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,23 @@ def test_a_base_that_is_none_is_refused(tmp_path: Path, text: str, message: str)
     assert found.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("name", "listed", "meant"),
+    [
+        ("chat-lama", "chat-llama-3.1-8b-h200", "chat-llama-3.1-8b-h200"),
+        ("chat-llama-3.1-8b-h20", "chat-llama-3.1-8b-h200", "chat-llama-3.1-8b-h200"),
+        ("chat-lama.yaml", "chat-llama-3.1-8b-h200.yaml", "chat-llama-3.1-8b-h200.yaml"),
+        ("nowhere", "chat-llama-3.1-8b-h200", ""),
+    ],
+)
+def test_a_base_that_is_not_shipped_is_told_as_it_was_typed(
+    tmp_path: Path, name: str, listed: str, meant: str
+) -> None:
+    (found,) = faults(written(tmp_path, f"extends: {name}\n"))
+    hint = f", did you mean '{meant}'?" if meant else ""
+    assert found.endswith(f"or one of the shipped ones: {listed}{hint}")
+
+
 def test_the_base_cannot_be_set(tmp_path: Path) -> None:
     (found,) = faults(written(tmp_path, MINIMAL), "extends=other.yaml")
     assert found.startswith("--set extends: what a scenario extends is read before anything is set")

@@ -129,6 +129,19 @@ def test_limits_are_read_in_every_form(line: str) -> None:
         ("--max-num-seqs $SEQS", "a variable of the shell, expected its value"),
         ("--enable-lora=maybe", "'maybe' is neither true nor false"),
         ("vllm bench serve", "'vllm bench' starts no server, expected vllm serve"),
+        ("--tp 2", "--tp is no flag of vllm serve, did you mean '-tp'?"),
+        (
+            "python -m sglang.launch_server --tp 2 --mem-fraction-static 0.9",
+            "'python -m sglang.launch_server' does not start vLLM, and no other engine is modelled, expected vllm "
+            "serve, or python -m vllm.entrypoints.openai.api_server",
+        ),
+        ("/usr/bin/python3.11 server.py --tp 2", "'/usr/bin/python3.11 server.py --tp' does not start vLLM"),
+        ("python -m", "'python -m' does not start vLLM"),
+        ("trtllm-serve Qwen/Qwen3-8B --tp_size 2", "'trtllm-serve' starts another engine than vLLM"),
+        (
+            "docker run --gpus all vllm/vllm-openai:v0.19.0 --model llama-3.1-8b",
+            "'docker run' starts a container, expected what stands behind the image's name",
+        ),
         ("--served-model-name 'chat", "is no command line: no closing quotation"),
         ("--dtype float32", "weights of this dtype are not modelled, expected bfloat16 or float16"),
         ("--quantization gptq", "does not say how many bits a weight has, expected engine.dtype beside args"),
@@ -287,6 +300,19 @@ def test_what_is_written_as_a_line_is_read_again(case: tuple[dict[str, Any], str
 @given(text=st.text(alphabet="-= '\"{}\\$&|>abmnstxq_.019\n"))
 def test_any_text_is_read_or_refused(text: str) -> None:
     serve_settings(read_command(text), {})
+
+
+def test_a_value_that_is_nested_without_end_is_no_mapping(tmp_path: Path) -> None:
+    nested = f"{'[' * 5000}{']' * 5000}"
+    for flag in ("--limit-mm-per-prompt", "--limit-mm-per-prompt.image"):
+        with pytest.raises(BadInput, match=r"limit.mm.per.prompt"):
+            loaded(tmp_path, f"vllm serve {flag} {nested}")
+
+
+def test_what_is_too_long_for_a_command_line_is_refused(tmp_path: Path) -> None:
+    said = "is no command line: it has 40,012 characters, expected at most 32,768"
+    with pytest.raises(BadInput, match=said):
+        loaded(tmp_path, f"vllm serve {'x' * 40_000}")
 
 
 def test_text_that_is_refused_says_so_once(tmp_path: Path) -> None:

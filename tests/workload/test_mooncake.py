@@ -87,7 +87,7 @@ def test_full_hits_short_ids_and_missing_ids() -> None:
     assert trace.prompt.tolist() == [1024, 1024, 1025, 600]
     # The third has ids for its first 1,024 tokens only, the fourth has none.
     assert paths_of(trace) == [((0, 1024),), ((0, 1024),), ((0, 1024),), ()]
-    assert [(each.line, each.reason) for each in trace.dropped] == [(6, "output_length is 0")]
+    assert [(each.number, each.reason) for each in trace.dropped] == [(6, "output_length is 0")]
     assert [note.split(": ", 1)[1] for note in trace.notes] == [
         "dropped 1 of 5 rows: output_length is 0 (line 6)",
         "1 of 4 rows have no hash_ids; they share nothing",
@@ -168,7 +168,7 @@ def test_a_trace_without_any_ids_has_no_prefixes(tmp_path: Path) -> None:
 )
 def test_a_bad_row_is_dropped_with_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:
     trace = read_mooncake(written(tmp_path, "", line, row()))
-    assert [(each.line, each.reason) for each in trace.dropped] == [(2, reason)]
+    assert [(each.number, each.reason) for each in trace.dropped] == [(2, reason)]
     assert trace.prompt.tolist() == [600]
 
 

@@ -85,7 +85,7 @@ def test_bad_rows_are_dropped_with_line_and_reason() -> None:
     assert trace.rows == 6
     assert trace.prompt.tolist() == [374, 396]
     assert trace.out_of_order == 1
-    assert [(row.line, row.reason) for row in trace.dropped] == [
+    assert [(row.number, row.reason) for row in trace.dropped] == [
         (4, "GeneratedTokens is 0"),
         (5, "ContextTokens is 0"),
         (6, "GeneratedTokens is not a whole number of tokens"),
@@ -120,7 +120,7 @@ def test_zones_are_put_on_one_clock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stamp", ["", "today", "NaT", "2023-02-30 00:00:00", "12:00:00", "5", "2023-11-16"])
 def test_a_bad_time_is_dropped(tmp_path: Path, stamp: str) -> None:
     trace = read_azure(written(tmp_path, f"{HEADER}{stamp},1,1\n2023-11-16 18:15:46,2,2\n"))
-    assert [(row.line, row.reason) for row in trace.dropped] == [(2, "TIMESTAMP is not a date and time")]
+    assert [(row.number, row.reason) for row in trace.dropped] == [(2, "TIMESTAMP is not a date and time")]
 
 
 @pytest.mark.parametrize("number", ["-5", "1.5", "1_000", "", "9" * 30, "²", "nan"])
@@ -128,7 +128,7 @@ def test_a_bad_number_is_dropped(tmp_path: Path, number: str) -> None:
     trace = read_azure(
         written(tmp_path, f"{HEADER}2023-11-16 18:15:46,{number},1\n2023-11-16 18:15:46,2,2\n")
     )
-    reasons = [(row.line, row.reason) for row in trace.dropped]
+    reasons = [(row.number, row.reason) for row in trace.dropped]
     assert reasons == [(2, "ContextTokens is not a whole number of tokens")]
 
 

@@ -7,6 +7,7 @@ import math
 
 from capsim.report import Json
 from capsim.report.evidence import SEQUENCES, target
+from capsim.report.named import named
 from capsim.report.number import INFINITE, NOTHING, count, duration, milliseconds, number, share
 from capsim.report.page.block import Block, Cell, Charts, Listing, Section, Table, Terms
 from capsim.report.page.course_charts import distribution_charts, time_charts
@@ -18,6 +19,7 @@ GIB = 2**30
 GROUP = 10
 """Bins of the timeline that one row of its table stands for."""
 METRICS = ("ttft", "tpot", "itl", "e2e")
+FIGURES = ("mean", "p50", "p95", "p99")
 
 
 def subject(result: Json) -> str:
@@ -25,7 +27,7 @@ def subject(result: Json) -> str:
     configuration, same = result["configuration"], result["comparable"]
     engine = configuration["engine"]
     gpus = math.prod(engine.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
-    return f"{same['model']} ({same['dtype']}) on {gpus} x {configuration['gpu']} a replica, {same['engine']}"
+    return f"{same['model']} ({same['dtype']}) on {gpus} x {named(configuration, 'gpu')} a replica, {same['engine']}"
 
 
 def identity(result: Json) -> tuple[tuple[str, str], ...]:
@@ -136,6 +138,29 @@ def scenario_section(result: Json) -> Section:
 def absent(error_rate: float | None) -> str:
     """A percentile that is null: infinite where requests failed, not there where nothing has the metric."""
     return INFINITE if error_rate else NOTHING
+
+
+def latency(metric: str, found: Json, absent: str) -> tuple[Cell, ...]:
+    """A row's cells of one metric: its name, `FIGURES` in milliseconds, and how many samples they are of."""
+    figures = (Cell(milliseconds(found[name], absent), found[name]) for name in FIGURES)
+    return (Cell(metric.upper()), *figures, Cell(count(found["count"]), found["count"]))
+
+
+def priority_section(classes: list[Json], steps: Tag) -> Section | None:
+    """What users of each priority saw; none where all requests have the same."""
+    if not classes:
+        return None
+    # A figure of samples that is null is infinite, as requests failed; without samples nothing has the metric.
+    rows = tuple(
+        (
+            Cell(f"priority {each['priority']}"),
+            *latency(metric, each[metric], INFINITE if each[metric]["count"] else NOTHING),
+        )
+        for each in classes
+        for metric in ("ttft", "tpot", "e2e")
+    )
+    table = Table(("ms", "", *FIGURES, "samples"), "llrrrrr", rows, steps)
+    return Section("Latency of each priority", (table,), f"{count(len(classes))} priorities, of one run")
 
 
 def _plain(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capsim.report import Json
+from capsim.report.named import named
 from capsim.report.page.block import Cell, Page, Section, Statement, Statements
 from capsim.report.page.evidence import identity, scenario_section
 from capsim.report.page.tag import DERIVED
@@ -22,7 +23,8 @@ def infeasible_page(result: Json, course: Json | None, command: str) -> Page:
     helps = tuple(Statement(remedy, DERIVED) for remedy in result["remedies"])
     return Page(
         scenario=result["scenario"],
-        subject=f"{configuration['model']} on {configuration['gpu']}, {engine['name']} {engine['version']}",
+        subject=f"{named(configuration, 'model')} on {named(configuration, 'gpu')}, "
+        f"{engine['name']} {engine['version']}",
         kind="plan",
         headline=Cell("No"),
         unit="feasible answer",

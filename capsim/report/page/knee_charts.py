@@ -27,7 +27,7 @@ def knee_charts(result: Json) -> tuple[Figure, ...]:
     """Charts of the sweep.
 
     Args:
-        result: as `capsim.plan.result.plan_result` gives it.
+        result: as `capsim.plan.plan_result.plan_result` gives it.
     """
     knee = Knee(result)
     verdicts = ["overloaded" if point["overloaded"] else point["verdict"] for point in result["sweep"]]

@@ -6,6 +6,7 @@ from capsim.plan.replicas import first_estimate
 from capsim.report import Json
 from capsim.report.evidence import target
 from capsim.report.gates import VERDICTS, limit
+from capsim.report.named import named
 from capsim.report.number import count, number
 from capsim.report.page.block import Cell, Fact, Page, Statement, Statements, Terms
 from capsim.report.page.evidence import (
@@ -13,6 +14,7 @@ from capsim.report.page.evidence import (
     demand_section,
     identity,
     memory_section,
+    priority_section,
     scenario_section,
     subject,
 )
@@ -33,7 +35,7 @@ def plan_page(result: Json, course: Json | None, command: str) -> Page:
     """Everything that a plan's page says.
 
     Args:
-        result: as `capsim.plan.result.plan_result` gives it.
+        result: as `capsim.plan.plan_result.plan_result` gives it.
         course: of one run of the chosen fleet, as `capsim.plan.course.course_result` gives it; None: not kept.
         command: that asked for the plan; empty: not known.
     """
@@ -46,6 +48,7 @@ def plan_page(result: Json, course: Json | None, command: str) -> Page:
         sweep_section(result),
         fleets_section(result, steps),
         *course_sections(course, gates, steps),
+        priority_section((course or {}).get("priorities", []), steps),
         slowdowns_section(confidence["slowdowns"], steps),
         replays_section(confidence["replays"], steps),
         baseline_section(result["baseline"], steps),
@@ -62,7 +65,7 @@ def plan_page(result: Json, course: Json | None, command: str) -> Page:
         unit="replica" if replicas == 1 else "replicas",
         standing=answer["chosen"]["verdict"],
         sentence=(
-            f"{count(gpus)} x {result['configuration']['gpu']}, {count(gpus // replicas)} a replica, "
+            f"{count(gpus)} x {named(result['configuration'], 'gpu')}, {count(gpus // replicas)} a replica, "
             f"serve{'s' if replicas == 1 else ''} {target(result['demand'])} inside every objective, with "
             f"{result['configuration']['plan']['reserve']} in reserve."
         ),

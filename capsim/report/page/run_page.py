@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from capsim.report import Json
-from capsim.report.number import INFINITE, NOTHING, count, duration, milliseconds, number, share
+from capsim.report.number import INFINITE, NOTHING, count, duration, number, share
 from capsim.report.page.block import Block, Cell, Fact, Page, Section, Statements, Table
 from capsim.report.page.evidence import (
+    FIGURES,
     METRICS,
     course_sections,
     demand_section,
     identity,
+    latency,
+    priority_section,
     scenario_section,
     subject,
 )
@@ -18,14 +21,12 @@ from capsim.report.page.tag import Tag, simulated
 from capsim.report.page.trust import run_trust, statements
 from capsim.report.run import NOT_COMPLETED, offered_load, share_of_saturated, verdict
 
-FIGURES = ("mean", "p50", "p95", "p99")
-
 
 def run_page(result: Json, course: Json | None, command: str) -> Page:
     """Everything that a run's page says.
 
     Args:
-        result: as `capsim.plan.result.run_result` gives it.
+        result: as `capsim.plan.run_result.run_result` gives it.
         course: of the run, as `capsim.plan.course.course_result` gives it; None: not kept.
         command: that asked for the run; empty: not known.
     """
@@ -34,7 +35,7 @@ def run_page(result: Json, course: Json | None, command: str) -> Page:
     goodput = summary["goodput"]["requests"] or 0.0
     evidence = (
         _latency_section(summary, steps),
-        _priority_section(summary, steps),
+        priority_section(summary.get("priorities", []), steps),
         *course_sections(course, summary["gates"], steps),
         _throughput_section(summary, steps),
         _replica_section(summary, steps),
@@ -118,33 +119,13 @@ def _latency_section(summary: Json, steps: Tag) -> Section | None:
         Table(
             ("ms", *FIGURES, "samples"),
             "lrrrrr",
-            tuple(_latency(metric, summary[side][metric], absent) for metric in METRICS),
+            tuple(latency(metric, summary[side][metric], absent) for metric in METRICS),
             steps,
             caption=caption,
         )
         for side, caption in (("user", "As users observe it"), ("engine", "From the engine's queue"))
     )
     return Section("Latency", blocks, f"E2E p95 {duration(summary['user']['e2e']['p95'], absent)}")
-
-
-def _latency(metric: str, found: Json, absent: str) -> tuple[Cell, ...]:
-    figures = (Cell(milliseconds(found[name], absent), found[name]) for name in FIGURES)
-    return (Cell(metric.upper()), *figures, Cell(count(found["count"]), found["count"]))
-
-
-def _priority_section(summary: Json, steps: Tag) -> Section | None:
-    """What users of each priority saw; none where all requests have the same."""
-    classes = summary.get("priorities", [])
-    if not classes:
-        return None
-    absent = INFINITE if summary["error_rate"] else NOTHING
-    rows = tuple(
-        (Cell(f"priority {each['priority']}"), *_latency(metric, each[metric], absent))
-        for each in classes
-        for metric in ("ttft", "tpot", "e2e")
-    )
-    table = Table(("ms", "", *FIGURES, "samples"), "llrrrrr", rows, steps)
-    return Section("Latency of each priority", (table,), f"{count(len(classes))} priorities")
 
 
 def _throughput_section(summary: Json, steps: Tag) -> Section:

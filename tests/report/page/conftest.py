@@ -12,8 +12,10 @@ from capsim.plan.course import course_result
 from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.experiment import measure, record
 from capsim.plan.infeasible import infeasible_result
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import make_plan, representative
-from capsim.plan.result import plan_result, run_result
+from capsim.plan.run_result import run_result
+from capsim.plan.runner import Runner
 from capsim.plan.simulation import run_simulation
 from capsim.report import Json
 from capsim.report.page.document import page_html
@@ -43,7 +45,7 @@ def deployment() -> Deployment:
 
 @pytest.fixture(scope="session")
 def plan(deployment: Deployment) -> Answer:
-    answer = make_plan(deployment)
+    answer = make_plan(Runner(deployment))
     experiment = representative(answer)
     log = record(deployment, experiment)
     course = course_result(deployment, experiment, log, measure(deployment, experiment, log))

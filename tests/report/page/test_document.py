@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from capsim.report import Json
 from capsim.report.number import count, number, share
 from capsim.report.page.document import page_html
 from capsim.report.page.tag import MEANINGS
@@ -258,17 +259,32 @@ def test_infinite_percentiles_and_missing_gates_are_drawn(result: dict[str, Any]
     parse(page_html({**result, "configuration": stored("plan")["configuration"]}))
 
 
+def of_each_priority(latencies: Json) -> list[Json]:
+    classes = ({"priority": value, "preemptions": 0} for value in (0, 7))
+    return [{**each, **{name: latencies[name] for name in METRICS}} for each in classes]
+
+
 def test_each_priority_has_its_latency(run: Answer) -> None:
     result = copy.deepcopy(run.result)
-    user = result["summary"]["user"]
-    classes = [
-        {"priority": value, "preemptions": 0, **{name: user[name] for name in METRICS}} for value in (0, 7)
-    ]
-    result["summary"]["priorities"] = classes
+    result["summary"]["priorities"] = of_each_priority(result["summary"]["user"])
     rows = cells(section(parse(page_html(result, run.course)), "Latency of each priority"))
     assert [row[:2] for row in rows] == [
         [f"priority {value}", name.upper()] for value in (0, 7) for name in METRICS
     ]
+
+
+def test_of_a_plan_each_priority_has_its_latency_in_the_run_that_is_drawn(plan: Answer, run: Answer) -> None:
+    assert plan.course is not None
+    assert plan.course["priorities"] == []
+    assert "Latency of each priority" not in [node.text for node in parse(plan.page).all("h3")]
+    course = {**plan.course, "priorities": of_each_priority(run.result["summary"]["user"])}
+    rows = cells(section(parse(page_html(plan.result, course)), "Latency of each priority"))
+    assert [row[0] for row in rows] == [f"priority {value}" for value in (0, 7) for _ in METRICS]
+    failed = dict.fromkeys(("mean", "p50", "p95", "p99"), None)
+    course["priorities"][0]["ttft"] = {**failed, "count": 3}
+    course["priorities"][0]["tpot"] = {**failed, "count": 0}
+    rows = cells(section(parse(page_html(plan.result, course)), "Latency of each priority"))
+    assert [row[2] for row in rows[:2]] == ["inf", "-"]
 
 
 def test_kernels_of_another_gpu_are_a_warning(plan: Answer) -> None:

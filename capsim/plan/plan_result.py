@@ -9,23 +9,18 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from capsim import __version__
-from capsim.cost import ProfileCost
 from capsim.measure.objectives import Objectives
-from capsim.memory.budget import MemoryFit
-from capsim.plan.deployment import SAMPLE, Deployment, Fitted
+from capsim.plan.demand_record import demand_record
+from capsim.plan.heading import heading, identity
+from capsim.plan.memory_record import memory_record
 from capsim.plan.not_modelled import not_modelled
-from capsim.plan.planner import Plan, Replay
+from capsim.plan.planner import Plan
+from capsim.plan.replay import Replay
 from capsim.plan.replicas import FleetCheck, Trial
 from capsim.plan.served_demand import ServedDemand
-from capsim.plan.simulation import Simulation
-from capsim.plan.validated import validated, validation_of
+from capsim.plan.step_cost_record import step_cost_record
+from capsim.plan.validated import validated
 from capsim.plan.verdict import Verdict, rule_of_three
-from capsim.scenario import Scenario, resolved
-from capsim.workload.demand import Demand
-
-SCHEMA = "capsim.plan"
-SCHEMA_VERSION = 1
 
 Json = dict[str, Any]
 
@@ -34,9 +29,7 @@ def plan_result(plan: Plan) -> Json:
     """The whole plan, answer first."""
     deployment = plan.deployment
     return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
+        **heading("capsim.plan"),
         **identity(deployment),
         "answer": _answer(plan),
         **({} if plan.served is None else {"served": _served(plan, plan.served)}),
@@ -50,90 +43,6 @@ def plan_result(plan: Plan) -> Json:
         "operating_point": _operating_point(plan),
         "sweep": [point.as_dict() for point in plan.operating_point.sweep],
         "fleets": [_fleet(check) for check in plan.replicas.checks],
-    }
-
-
-def identity(deployment: Fitted) -> Json:
-    """What a result stands for: two results compare only where `comparable` is equal."""
-    scenario = deployment.scenario
-    return {
-        "scenario": scenario.name,
-        "fingerprint": deployment.fingerprint,
-        "seed": scenario.seed,
-        "comparable": {
-            "model": scenario.model.name,
-            "model_source": scenario.model.source,
-            "tokenizer": "the demand's own token counts",
-            "dtype": scenario.engine.dtype,
-            "kv_cache_dtype": scenario.engine.kv_cache_dtype,
-            "lengths": {key: deployment.demand.description()[key] for key in ("prompt", "output")},
-            "engine": f"{scenario.engine.name} {scenario.engine.version}",
-            "slo": resolved(scenario)["slo"],
-        },
-        "configuration": resolved(scenario),
-    }
-
-
-def demand_record(deployment: Deployment) -> Json:
-    """The demand that a result was obtained on."""
-    settings = deployment.scenario.demand
-    return {
-        "target": settings.target,
-        "unit": settings.unit,
-        "target_rate": deployment.target_rate,
-        "concurrency": "open loop",
-        "sampling": dict(settings.sampling),
-        "unservable_share": unservable_share(deployment),
-        "priorities": priorities(deployment.scenario, deployment.demand),
-        **deployment.demand.description(),
-    }
-
-
-def priorities(scenario: Scenario, demand: Demand) -> str:
-    """What becomes of the requests' priorities: ``none`` are stated, or they are ``ignored`` or ``heeded``."""
-    if not demand.states_priorities:
-        return "none"
-    return "heeded" if scenario.engine.scheduling_policy == "priority" else "ignored"
-
-
-def unservable_share(deployment: Fitted) -> float:
-    """Share of the demand's requests that exceed `max_model_len` or the whole KV pool, and are rejected."""
-    lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
-    return float(1 - deployment.engine.admits(lengths.prompt, lengths.output).mean())
-
-
-def memory_record(deployment: Fitted) -> Json:
-    """The memory table, the KV pool, and what the demand's sequences cost in it."""
-    memory = deployment.memory
-    lengths = deployment.demand.saturating(SAMPLE, deployment.seed(0))
-    total = sorted((lengths.prompt + lengths.output).tolist())
-    sequences = {
-        "p50": total[int(0.5 * (len(total) - 1))],
-        "mean": round(fmean(total)),
-        "p95": total[int(0.95 * (len(total) - 1))],
-        "longest": deployment.scenario.engine.max_model_len,
-    }
-    return {
-        "lines": [asdict(line) for line in memory.lines],
-        "num_gpu_blocks": memory.num_gpu_blocks,
-        "usable_blocks": memory.usable_blocks,
-        "block_size": memory.layout.block_size,
-        "kv_tokens": memory.kv_tokens,
-        "replica_tokens": memory.replica_tokens,
-        "bytes_per_token": memory.bytes_per_token if memory.layout.plain else None,
-        "max_num_seqs": deployment.engine.max_num_seqs,
-        "sequences": [_sequence(memory, name, tokens) for name, tokens in sequences.items()],
-    }
-
-
-def _sequence(memory: MemoryFit, name: str, tokens: int) -> Json:
-    blocks = memory.layout.blocks(tokens)
-    return {
-        "name": name,
-        "tokens": tokens,
-        "blocks": blocks,
-        "bytes": blocks * memory.layout.bytes_per_block,
-        "concurrency": int(memory.concurrency(tokens)),
     }
 
 
@@ -237,7 +146,7 @@ def _confidence(plan: Plan) -> Json:
         "runs_that_could_fail": rule_of_three(replications)
         if all(sample["passed"] for point in chosen for sample in point.samples)
         else None,
-        "step_cost": _step_cost(deployment),
+        "step_cost": step_cost_record(deployment),
         "steps_outside": max((share for share in outside if share is not None), default=0.0),
         "validation": validated(
             plan.validation, deployment.scenario, [point.rate / point.replicas for point in chosen]
@@ -247,27 +156,6 @@ def _confidence(plan: Plan) -> Json:
         "replays": [_replay(replay) for replay in plan.replays],
         "quality": _quality(deployment.scenario.objectives),
     }
-
-
-def _step_cost(deployment: Deployment) -> Json:
-    cost = deployment.cost
-    return {
-        "source": cost.source,
-        "description": cost.description,
-        "figures": {name: factor._asdict() for name, factor in cost.describe().items()},
-        "differences": _differences(deployment),
-        "notes": list(cost.profile.provenance.notes) if isinstance(cost, ProfileCost) else [],
-    }
-
-
-def _differences(deployment: Deployment) -> list[str]:
-    """Where a profile was measured on something near what the scenario asks for, but not on it."""
-    cost, engine = deployment.cost, deployment.scenario.engine
-    if not isinstance(cost, ProfileCost):
-        return []
-    measured = f"{cost.profile.provenance.engine} {cost.profile.provenance.engine_version}"
-    asked = f"{engine.name} {engine.version}"
-    return [] if measured == asked else [f"measured on {measured}, the scenario runs {asked}"]
 
 
 def _quality(objectives: Objectives) -> str:
@@ -304,40 +192,3 @@ def _trial(trial: Trial) -> Json:
         "reason": trial.reason,
         "point": None if trial.point is None else trial.point.as_dict(),
     }
-
-
-def run_result(simulation: Simulation) -> Json:
-    """One simulation."""
-    deployment, experiment = simulation.deployment, simulation.experiment
-    closed = experiment.concurrency is not None
-    return {
-        "schema": "capsim.run",
-        "schema_version": SCHEMA_VERSION,
-        "capsim_version": __version__,
-        **identity(deployment),
-        "load": {
-            "kind": experiment.load,
-            "replicas": experiment.replicas,
-            "rate": None if closed or not experiment.rate else experiment.rate,
-            "concurrency": experiment.concurrency,
-        },
-        "overloaded": simulation.overloaded,
-        "saturated_rate": simulation.saturated_rate,
-        "demand": {
-            **demand_record(deployment),
-            "concurrency": experiment.concurrency if closed else "open loop",
-        },
-        "step_cost": _step_cost(deployment),
-        "validation": validated(
-            validation_of(deployment.scenario), deployment.scenario, _rates_per_replica(simulation)
-        ),
-        "not_modelled": not_modelled(deployment),
-        "summary": simulation.sample,
-    }
-
-
-def _rates_per_replica(simulation: Simulation) -> list[float]:
-    """The offered rate; where the load sets its own, the rate of the answers. Empty where there was none."""
-    experiment = simulation.experiment
-    rate = experiment.rate or simulation.sample["throughput"]["requests"]
-    return [rate / experiment.replicas] if rate else []
