@@ -6,8 +6,8 @@ import click
 
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
+from capsim.plan.demand_record import priorities
 from capsim.plan.deployment import build_cost, build_demand
-from capsim.plan.result import priorities
 from capsim.plan.validated import validation_of
 from capsim.report.command_line import command_record, understood
 from capsim.report.confidence import PRIORITIES_IGNORED

@@ -6,7 +6,7 @@ import click
 
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import run_folder_options
-from capsim.cli.report import RESULT, read_result
+from capsim.cli.report import SWEEP, read_result, whole
 from capsim.errors import BadInput, Fault
 from capsim.report.explain import explained_infeasible, explained_plan
 from capsim.report.explain_run import explained_run, run_explanation
@@ -36,17 +36,14 @@ def explain(folder: Path, as_json: bool, out: Path | None) -> None:
       capsim explain runs/chat-llama-3.1-8b-h200
     """
     result = read_result(folder)
+    if result["schema"] not in EXPLANATIONS:
+        what = f"is a sweep's folder: {SWEEP} holds many points, and no answer to explain"
+        expected = "a folder of capsim plan or run; capsim report prints a sweep again"
+        raise BadInput(Fault(str(folder), what, expected=expected))
     explanation, text = EXPLANATIONS[result["schema"]]
-    try:
+    with whole(folder, result):
         why = explanation(result)
-    except (KeyError, IndexError, StopIteration, TypeError) as error:
-        raise BadInput(
-            Fault(
-                str(folder / RESULT),
-                f"lacks what a {result['schema']} holds: {error}",
-                expected="a whole result",
-            )
-        ) from error
+        said = json_text(why) if as_json else text(why)
     if out is not None:
         RunFolder(out).write("explanation.json", why)
-    click.echo(json_text(why) if as_json else text(why), nl=as_json)
+    click.echo(said, nl=as_json)

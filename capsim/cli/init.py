@@ -26,7 +26,7 @@ def init(name: str | None, listed: bool, out: Path | None, as_json: bool) -> Non
     """Write a commented scenario to begin with.
 
     Each starter is complete: `capsim check` accepts it, `capsim plan` answers it. The schema that editors complete keys
-    from goes beside it, unless there is one already.
+    from goes beside it; one that is there is kept, with a warning if it is not this version's.
 
     \b
     Examples:
@@ -46,9 +46,13 @@ def init(name: str | None, listed: bool, out: Path | None, as_json: bool) -> Non
     text = data_path("starters", f"{name}.yaml").read_text(encoding="utf-8")
     write_whole(scenario, text.replace(f"$schema=../{FILE}", f"$schema={FILE}"), replace=False)
     written = [scenario]
+    current = json_text(scenario_schema()) + "\n"
     if not schema.exists():
-        write_whole(schema, json_text(scenario_schema()) + "\n", replace=False)
+        write_whole(schema, current, replace=False)
         written.append(schema)
+    elif schema.is_file() and schema.read_bytes() != current.encode():
+        anew = f"capsim schema --out {schema} writes it anew"
+        click.echo(f"warning: {schema} is kept, and is not the schema of this version; {anew}", err=True)
     if as_json:
         click.echo(json_text({"starter": name, "written": [str(path) for path in written]}))
         return

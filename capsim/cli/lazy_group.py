@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -42,6 +43,15 @@ class LazyGroup(click.Group):
         module = import_module(self._elsewhere.get(cmd_name, f"capsim.cli.{cmd_name}"))
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is asked for; of a name that is none's, the one that was probably meant is told."""
+        meant = get_close_matches(args[0], self.summaries, n=1)
+        if args[0] not in self.summaries and meant:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, cut to one line each as click cuts those of commands."""

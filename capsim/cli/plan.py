@@ -8,12 +8,14 @@ from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
 from capsim.cli.report import infeasible_kept, keep
+from capsim.errors import BadInput, Fault
 from capsim.plan.course import course_result
 from capsim.plan.deployment import Deployment, deploy
 from capsim.plan.experiment import measure, record
 from capsim.plan.ledger import Ledger
+from capsim.plan.plan_result import plan_result
 from capsim.plan.planner import Plan, make_inverse_plan, make_plan, representative
-from capsim.plan.result import plan_result
+from capsim.plan.runner import Runner
 from capsim.report.requests import write_requests
 from capsim.report.text import plan_text
 from capsim.scenario import resolved
@@ -50,6 +52,7 @@ def plan(
       capsim plan configs/scenarios/chat-llama-3.1-8b-h200.yaml --replicas 12
     """
     scenario = read_scenario(scenario_file, overrides, seed)
+    _refuse_too_many(replicas, scenario.plan.max_replicas)
     path = out or Path("runs") / scenario.name
     with infeasible_kept(path, scenario):
         deployment = deploy(scenario)
@@ -68,14 +71,21 @@ def plan(
     click.echo(f"written to {folder.path}: scenario.json, requests.csv, {', '.join(names)}", err=True)
 
 
+def _refuse_too_many(replicas: int | None, most: int) -> None:
+    """A fleet is simulated whole; one beyond what a plan may try is a slip, or says so in the scenario."""
+    if replicas is not None and replicas > most:
+        raise BadInput(
+            Fault("--replicas", f"{replicas:,}", expected=f"at most plan.max_replicas, which is {most:,}")
+        )
+
+
 def _answer(deployment: Deployment, folder: RunFolder, jobs: int, replicas: int | None) -> Plan:
     """Plan; an interruption leaves what was simulated in the folder."""
     ledger = Ledger(folder.path / "experiments.jsonl")
     try:
         with Watch() as progress:
-            if replicas is None:
-                return make_plan(deployment, jobs=jobs, ledger=ledger, progress=progress)
-            return make_inverse_plan(deployment, replicas, jobs=jobs, ledger=ledger, progress=progress)
+            runner = Runner(deployment, jobs, ledger, progress)
+            return make_plan(runner) if replicas is None else make_inverse_plan(runner, replicas)
     except KeyboardInterrupt:
         click.echo(
             f"\ninterrupted: {len(ledger)} finished simulations are kept in {folder.path}; "

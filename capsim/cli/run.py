@@ -12,7 +12,7 @@ from capsim.cli.report import infeasible_kept, keep
 from capsim.errors import BadInput, Fault
 from capsim.plan.course import course_result
 from capsim.plan.deployment import deploy
-from capsim.plan.result import run_result
+from capsim.plan.run_result import run_result
 from capsim.plan.simulation import Simulation, run_simulation
 from capsim.report.export import FORMATS
 from capsim.report.export.parquet import require_pyarrow

@@ -7,6 +7,7 @@ import click
 from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import read_scenario, scenario_options
 from capsim.cli.progress import Watch
+from capsim.cli.report import SWEEP, draw
 from capsim.plan.ledger import Ledger
 from capsim.plan.sweep import make_sweep
 from capsim.plan.sweep_axis import parse_axes
@@ -60,15 +61,11 @@ def sweep(
         kept = f"{len(ledger)} finished simulations are kept in {out}; the same command goes on from there"
         click.echo(f"\ninterrupted: {'nothing is kept without --out' if out is None else kept}", err=True)
         raise click.Abort from None
-    result = sweep_result(answer)
+    result, written = sweep_result(answer), ""
     if folder is not None:
         folder.write("scenario.json", resolved(answer.scenario))
-        folder.write("sweep.json", result)
-        from capsim.report.sweep_figure import sweep_figure  # matplotlib is slow to import
-
-        sweep_figure(result, folder.path / "sweep.png")
-    click.echo(json_text(result) if as_json else sweep_text(result), nl=as_json)
+        folder.write(SWEEP, result)
+        written = f"; written to {folder.path}: {', '.join([SWEEP, *draw(result, folder.path)])}"
+    click.echo(json_text(result) if as_json else sweep_text(result))
     made = f"{answer.performed} simulation{'' if answer.performed == 1 else 's'} made"
-    click.echo(
-        made if folder is None else f"{made}; written to {folder.path}: sweep.json, sweep.png", err=True
-    )
+    click.echo(f"{made}{written}", err=True)

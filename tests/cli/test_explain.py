@@ -40,6 +40,18 @@ def test_a_plan_made_now_is_explained(capsim: Capsim, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "why" / "explanation.json").read_text()) == why
 
 
+def test_what_a_given_fleet_serves_is_explained(capsim: Capsim, tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    served = capsim("plan", SMALL, "--replicas", "2", *SHORT, "--out", out, "--json").json["served"]
+    why = capsim("explain", out, "--json").json
+    assert why["served"]["bracket"] == served["bracket"]
+    lost = [load["reason"] for load in why["served"]["above"] if load["verdict"] != "pass"]
+    assert lost
+    assert all(gate in ", ".join(lost) for gate in served["gates"])
+    assert "more demand" not in {change["name"] for change in why["changes"]}
+    assert "WHICH DEMAND" in capsim("explain", out).out
+
+
 def test_a_run_is_explained(capsim: Capsim, tmp_path: Path) -> None:
     capsim("run", SMALL, "--rate", "5/s", *SHORT[-2:], "--requests", "50", "--out", tmp_path / "run")
     printed = capsim("explain", tmp_path / "run")

@@ -50,5 +50,15 @@ def test_every_command_takes_the_common_options(command: str) -> None:
     assert {"--json", "--out", "--set", "--seed", "--jobs"} <= names
 
 
-def test_an_unknown_command_is_bad_input(capsim: Capsim) -> None:
-    assert capsim("pln").code == 2
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pln", "No such command 'pln'. Did you mean 'plan'?"),
+        ("catlog", "Did you mean 'catalog'?"),
+        ("xyzzy", "No such command 'xyzzy'."),
+    ],
+)
+def test_an_unknown_command_is_bad_input(capsim: Capsim, name: str, said: str) -> None:
+    printed = capsim(name)
+    assert (printed.code, printed.out) == (2, "")
+    assert printed.err.endswith(f"{said}\n")

@@ -64,8 +64,20 @@ def test_nothing_is_overwritten(capsim: Capsim, tmp_path: Path) -> None:
     assert printed.code == 2
     assert "mine.yaml is there already" in printed.err
     assert (tmp_path / "mine.yaml").read_text() == "mine"
-    assert capsim("init", "chat", "--json").json == {"starter": "chat", "written": ["chat.yaml"]}
+    printed = capsim("init", "chat", "--json")
+    assert printed.json == {"starter": "chat", "written": ["chat.yaml"]}
+    assert printed.err == (
+        "warning: scenario.schema.json is kept, and is not the schema of this version; "
+        "capsim schema --out scenario.schema.json writes it anew\n"
+    )
     assert (tmp_path / "scenario.schema.json").read_text() == "{}"
+
+
+def test_a_schema_of_this_version_is_kept_in_silence(capsim: Capsim) -> None:
+    capsim("init", "chat")
+    printed = capsim("init", "rag")
+    assert (printed.code, printed.err) == (0, "")
+    assert "scenario.schema.json" not in printed.out.partition("next:")[0]
 
 
 def test_an_unknown_starter_names_the_known(capsim: Capsim) -> None:

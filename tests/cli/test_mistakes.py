@@ -40,7 +40,8 @@ def trace(tmp_path: Path, text: str) -> str:
         ("slo.ttft.p95=0ms", "slo.ttft.p95"),
         ("slo.ttft.p101=1s", "p101"),
         ("model=llama-3.1-8", "did you mean 'llama-3.1-8b'?"),
-        ("gpu=h20", "did you mean 'h200'?"),
+        ("gpu=h20", "h20"),
+        ("gpu=h201", "did you mean 'h200'?"),
         ("engine.tensor_parallel_size=3", "engine.tensor_parallel_size"),
         ("engine.max_num_seq=3", "did you mean 'max_num_seqs'?"),
     ],
@@ -185,3 +186,9 @@ def test_interrupted_plan_keeps_what_is_done(tmp_path: Path, jobs: str) -> None:
     assert "Traceback" not in err
     assert "are kept in" in err
     assert ledger.read_text().count("\n") >= 5
+
+
+def test_a_fleet_beyond_what_a_plan_tries(capsim: Capsim) -> None:
+    printed = capsim("plan", SMALL, "--replicas", "5", "--set", "plan.max_replicas=2")
+    assert printed.code == 2
+    assert "--replicas: 5, expected at most plan.max_replicas, which is 2" in printed.err

@@ -128,20 +128,54 @@ def test_a_result_that_cannot_be_drawn_says_why(
     assert f"{run / 'result.json'}: {said}" in printed.err
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "does not hold what a capsim.run holds: list indices must be integers"),
+        ({"counts": {}}, "lacks what a capsim.run holds: 'steps_outside'"),
+    ],
+)
+def test_the_same_is_said_where_it_is_explained(capsim: Capsim, run: Path, value: object, said: str) -> None:
+    changed(run, summary=value)
+    for command in ("report", "explain"):
+        printed = capsim(command, run)
+        assert printed.code == 2
+        assert f"{run / 'result.json'}: " in printed.err
+    assert said in capsim("report", run).err
+
+
+def test_of_a_damaged_course_the_course_is_named(capsim: Capsim, run: Path) -> None:
+    course = json.loads((run / "course.json").read_text())
+    (run / "course.json").write_text(json.dumps({**course, "timeline": {}}))
+    printed = capsim("report", run)
+    assert printed.code == 2
+    assert f"{run / 'course.json'}: lacks what a capsim.course holds: " in printed.err
+
+
+def test_a_lost_course_is_said(capsim: Capsim, run: Path) -> None:
+    assert "warning" not in capsim("report", run).err
+    (run / "course.json").unlink()
+    printed = capsim("report", run)
+    assert printed.code == 0
+    assert printed.err.startswith(f"warning: there is no course.json in {run}: the page is drawn without")
+    assert "Latency distributions" not in (run / "report.html").read_text()
+
+
 def test_a_folder_that_is_no_run_folder(capsim: Capsim, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         printed = capsim("report", folder)
         assert printed.code == 2
-        assert "is no run folder: there is no result.json" in printed.err
-        assert "a folder that capsim plan, or capsim run with --out, has written" in printed.err
+        assert "is no run folder: there is no result.json and no sweep.json" in printed.err
+        assert "a folder that capsim plan, or capsim run or sweep with --out, has written" in printed.err
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"schema": "capsim.run",\n  oops}', "result.json:2:3: Expecting property name"),
-        (b"[]", "is no JSON object"),
-        (b"\xff\xfe", "is no text in UTF-8"),
+        (b'{"schema": "capsim.run",\n  ]', "result.json:2:3: not valid YAML while parsing a flow node"),
+        (b"[]", "result.json:1:1: the top level is a list"),
+        (b"\xff\xfe", "result.json:1:1: byte 0xff is not UTF-8"),
+        (b"", "result.json:1:1: is empty"),
     ],
 )
 def test_a_damaged_result_is_named_with_its_place(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +44,51 @@ def test_a_sweep_answers_in_text_and_json(capsim: Capsim, tmp_path: Path) -> Non
     assert result == json.loads((tmp_path / "run" / "sweep.json").read_text())
 
 
+@pytest.fixture
+def rates(capsim: Capsim, tmp_path: Path) -> Path:
+    """Folder of a sweep."""
+    capsim("sweep", SMALL, "--over", "rate=5/s,10/s", *SHORT, "--jobs", "1", "--out", tmp_path / "rates")
+    return tmp_path / "rates"
+
+
+def test_a_sweep_is_reported_again_byte_for_byte(capsim: Capsim, rates: Path, tmp_path: Path) -> None:
+    printed = capsim("sweep", SMALL, "--over", "rate=5/s,10/s", *SHORT, "--jobs", "1", "--out", rates)
+    picture = (rates / "sweep.png").read_bytes()
+    (rates / "sweep.png").unlink()
+    again = capsim("report", rates)
+    assert (again.code, again.out) == (0, printed.out)
+    assert again.err == f"written to {rates}: sweep.png\n"
+    assert (rates / "sweep.png").read_bytes() == picture
+    elsewhere = capsim("report", rates, "--json", "--out", tmp_path / "elsewhere")
+    assert elsewhere.json == json.loads((rates / "sweep.json").read_text())
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["sweep.png"]
+
+
+def test_a_plan_in_the_folder_of_a_sweep_comes_first(capsim: Capsim, rates: Path) -> None:
+    shutil.copy(REPOSITORY / "tests" / "report" / "plan.json", rates / "result.json")
+    assert "knee.png" in capsim("report", rates).err
+    assert "why 7 replicas" in capsim("explain", rates).out
+
+
+def test_a_damaged_sweep_is_named(capsim: Capsim, rates: Path) -> None:
+    sweep = json.loads((rates / "sweep.json").read_text())
+    (rates / "sweep.json").write_text(json.dumps({**sweep, "over": []}))
+    printed = capsim("report", rates)
+    assert (printed.code, printed.out) == (2, "")
+    assert f"{rates / 'sweep.json'}: lacks what a capsim.sweep holds" in printed.err
+    (rates / "sweep.json").write_text(json.dumps({**sweep, "schema": "capsim.plan"}))
+    printed = capsim("report", rates)
+    assert printed.code == 2
+    assert f"{rates / 'sweep.json'}: is a capsim.plan, expected capsim.sweep" in printed.err
+
+
+def test_a_sweep_has_no_answer_to_explain(capsim: Capsim, rates: Path) -> None:
+    printed = capsim("explain", rates)
+    assert (printed.code, printed.out) == (2, "")
+    assert f"{rates}: is a sweep's folder: sweep.json holds many points" in printed.err
+    assert "capsim report prints a sweep again" in printed.err
+
+
 def test_more_values_cost_only_themselves(capsim: Capsim, tmp_path: Path) -> None:
     def count(over: str) -> int:
         return made(
@@ -57,6 +103,10 @@ def test_more_values_cost_only_themselves(capsim: Capsim, tmp_path: Path) -> Non
     [
         ("rate=fast", 2, "--over rate: 'fast' is no quantity"),
         ("engine.max_num_seq=3", 2, "did you mean 'max_num_seqs'?"),
+        ("rte=5/s", 2, "--over rte: unknown key, expected rate, concurrency or one of version, name, model"),
+        ("rte=5/s", 2, "did you mean 'rate'?"),
+        ("concurency=5", 2, "did you mean 'concurrency'?"),
+        ("modle=llama-3.1-8b", 2, "did you mean 'model'?"),
         ("engine.max_num_seqs", 2, "goes over nothing"),
         ("engine.num_gpu_blocks=100", 3, "max_model_len 4096"),
     ],

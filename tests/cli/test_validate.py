@@ -48,6 +48,15 @@ def test_files_are_given_one_by_one(capsim: Capsim, folder: Path) -> None:
     assert [run["name"] for run in printed.json["runs"]] == ["rate2", "rate12"]
 
 
+def test_answers_that_took_no_time_have_no_rate(capsim: Capsim, tmp_path: Path) -> None:
+    path = tmp_path / "instant.csv"
+    path.write_text("arrival,ttft,e2e,prompt,output\n0,0,0,10,5\n", encoding="utf-8")
+    (run,) = capsim("validate", path, *SERVICE, "--json").json["runs"]
+    assert run["requests"]["answered"] == 1
+    assert run["load"]["measured_rate"] is None
+    assert run["load"]["measured_concurrency"] is None
+
+
 def test_the_folder_of_the_answer(capsim: Capsim, folder: Path, tmp_path: Path) -> None:
     printed = capsim("validate", folder, *SERVICE, "--json", "--out", tmp_path / "answer")
     kept = json.loads((tmp_path / "answer" / "validation.json").read_text(encoding="utf-8"))

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import difflib
 import doctest
+import re
 from collections.abc import Sequence
 
 ELISION = "..."
+_LONGER = re.compile(r"\.{4,}")
+"""Dots that leave nothing out: they are printed, as by pytest for its progress."""
 _ALIKE = 0.5
 """Least likeness of a line that has changed since the page was written to the line that begins a shown part."""
 
 
 def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
     """Whether the output is what the page shows."""
-    want, got = "\n".join(shown) + "\n", "\n".join(printed) + "\n"
+    want, got = (_LONGER.sub(_bullets, "\n".join(lines) + "\n") for lines in (shown, printed))
     return doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
+
+
+def _bullets(dots: re.Match[str]) -> str:
+    """As many signs in which doctest sees no ellipsis."""
+    return "\N{BULLET}" * len(dots[0])
 
 
 def difference(shown: Sequence[str], printed: Sequence[str]) -> str:

@@ -8,14 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from calibrate.columns import percent
-from calibrate.draft import HeldOut
 from calibrate.probe import equal_batch
 from calibrate.regime import KINDS, Kind, shape_text
 from calibrate.show import Shown
 from capsim.catalog.data import data_names, data_path
 from capsim.cost import load_profile
 from capsim.cost.mixed_attention import MixedAttention
-from capsim.cost.profile_tables import HeldOut as ReadHeldOut
+from capsim.cost.profile_tables import HeldOut
 from tests.calibrate.test_h200_profiles import INDEPENDENT
 
 H200 = "h200-llama-3.1-8b-bf16-tp1"
@@ -102,9 +101,7 @@ def mixed_attention() -> list[str]:
     )
 
 
-def _by_kind(
-    errors: Callable[[str], Sequence[HeldOut | ReadHeldOut]], text: Callable[[HeldOut | ReadHeldOut], str]
-) -> list[str]:
+def _by_kind(errors: Callable[[str], Sequence[HeldOut]], text: Callable[[HeldOut], str]) -> list[str]:
     rows = []
     for name in profiles():
         found = {Kind(error.regime, error.size): text(error) for error in errors(name)}

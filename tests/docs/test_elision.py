@@ -45,6 +45,16 @@ def test_what_has_changed_is_replaced_and_what_was_left_out_stays_out(
     assert matches(fresh, PRINTED)
 
 
+def test_dots_of_progress_leave_nothing_out() -> None:
+    """Four dots and more are printed ones, so that a page shows what they stand beside."""
+    shown = [".....", "5 passed in 1s"]
+    printed = ["........  [ 50%]", "........  [100%]", "16 passed in 2s"]
+    assert not matches(shown, printed)
+    assert refreshed(shown, printed) == printed
+    assert matches(printed, printed)
+    assert refreshed(["...", "5 passed in 1s"], printed) == ["...", "16 passed in 2s"]
+
+
 def test_a_part_that_is_gone_is_an_error() -> None:
     with pytest.raises(LookupError, match="nothing of the kind"):
         refreshed(["title", "...", "nothing of the kind", "..."], PRINTED)

@@ -13,7 +13,7 @@ from capsim.plan.sweep_result import sweep_result
 from capsim.report.explanation import plan_explanation
 from capsim.scenario import load
 from tests.docs.page import ROOT
-from tests.report.results import stored
+from tests.report.results import given_fleet
 
 PAGE = (ROOT / "docs" / "reference" / "result.md").read_text(encoding="utf-8")
 SMALL = Path(__file__).parents[1] / "plan" / "small.yaml"
@@ -63,9 +63,9 @@ def test_every_field_of_a_sweep_is_listed() -> None:
 
 
 def test_every_field_of_an_explanation_is_listed() -> None:
-    why = plan_explanation(stored("plan"))
+    why = plan_explanation(given_fleet())
     body = {key: part for key, part in why.items() if key not in HEADING}
-    whole = {"loads[].tightest", "one_less", "gates[].attained"}
+    whole = {"loads[].tightest", "one_less", "served.bracket", "served.above", "gates[].attained"}
     found = set(paths(body, whole=whole))
     said = listed("Explanation")
     assert {path for path in found if not path.startswith("changes")} <= said

@@ -85,6 +85,17 @@ def test_the_drill_is_for_the_fleet_of_the_quick_start(quick_start: Path) -> Non
     assert set(re.findall(r"--replicas (\d+)", text)) == {str(replicas)}
 
 
+def test_the_gateways_limit_helps_and_hurts_where_its_page_says() -> None:
+    """Its prose says which of five runs is better, and by much."""
+    text = (ROOT / "docs" / "howto" / "hold-back-at-the-gateway.md").read_text(encoding="utf-8")
+    free, limited, queued, ample, small = (
+        float(rate) for rate in re.findall(r"Goodput ([\d.]+) requests/s", text)
+    )
+    assert free < queued < limited / 5
+    assert small < ample / 5
+    assert re.findall(r"error rate +([\d.]+)%", text)[0] == "0"
+
+
 def test_the_pictures_are_small() -> None:
     """A page with one loads at once on a slow line; in few colours none needs more."""
     assert all(path.stat().st_size < 100_000 for path in (ROOT / "docs").rglob("*.png"))

@@ -17,6 +17,10 @@ ANSWERS = ("explain FOLDER", REPORT)
 
 
 SHORT_RUN = ("run", str(SMALL), "--rate", "5/s", "--requests", "50")
+SHORT_SWEEP = (
+    *("sweep", str(SMALL), "--over", "rate=5/s,90/s", "--over", "engine.num_gpu_blocks=100,4000"),
+    *("--set", "plan.duration=5s", "--set", "plan.replications=2"),
+)
 IMPOSSIBLE = ("plan", str(SMALL), "--replicas", "1", "--set", "plan.drills=[replica_missing]")
 
 
@@ -46,6 +50,7 @@ RUN_FOLDERS = (
         partial(_made, "result.json", IMPOSSIBLE),
         ANSWERS,
     ),
+    Input("result of a sweep", "sweep.json", partial(_made, "sweep.json", SHORT_SWEEP), (REPORT,)),
     Input("course of a run", "course.json", _course, (REPORT,), {"result.json": RESULT}, optional=True),
     Input(
         "command of a run",
