@@ -13,6 +13,9 @@ from capsim.errors import BadInput
 
 Floats = NDArray[np.float64]
 
+MOST = 50_000_000
+"""Requests of one simulation: at some 470 bytes each, what a large machine's memory holds."""
+
 
 class ArrivalProcess(ABC):
     """A way in which requests arrive, at whatever mean rate it is asked for.
@@ -29,7 +32,7 @@ class ArrivalProcess(ABC):
             Seconds, shape (n,), not decreasing; n is random unless the process is constant.
 
         Raises:
-            BadInput: `rate` or `duration` is not above 0.
+            BadInput: `rate` or `duration` is not above 0, or more requests would arrive than a memory holds.
         """
 
 
@@ -166,3 +169,6 @@ class EnvelopeArrivals(ArrivalProcess):
 def _check(rate: float, duration: float) -> None:
     if not (0 < rate < math.inf and 0 < duration < math.inf):
         raise BadInput(f"arrivals need a rate and a duration above 0, found {rate:g}/s and {duration:g} s")
+    if rate * duration > MOST:
+        what = f"{rate:g}/s for {duration:g} s are more than {MOST:,} requests, which no memory holds"
+        raise BadInput(f"{what}, expected a lower rate or a shorter plan.duration")

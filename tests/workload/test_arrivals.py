@@ -96,6 +96,14 @@ def test_impossible_rates_are_refused(process: ArrivalProcess, rate: float, dura
         process.within(rate, duration, rng())
 
 
+@pytest.mark.parametrize("rate", [1e6, 1e308])
+def test_more_requests_than_a_memory_holds_are_refused(rate: float) -> None:
+    with pytest.raises(
+        BadInput, match=r"are more than 50,000,000 requests.*a lower rate or a shorter plan.duration"
+    ):
+        PoissonArrivals().within(rate, 60.0, np.random.default_rng(1))
+
+
 def test_burstiness_of_arrivals_by_hand() -> None:
     assert gap_cv(np.array([0.0, 1.0, 2.0, 5.0])) == pytest.approx(math.sqrt(8 / 9) / (5 / 3), rel=1e-12)
     # Windows [0, 2) and [2, 4) hold 3 and 1: mean 2, sample variance 2; the rest is no whole window.
