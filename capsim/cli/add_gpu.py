@@ -9,8 +9,7 @@ from capsim.catalog import load_gpu
 from capsim.catalog.entry import gpu_text
 from capsim.catalog.loader import known_gpu
 from capsim.cli.folder import json_text
-from capsim.cli.new_entry import refuse_names, write_new
-from capsim.cli.options import json_option
+from capsim.cli.new_entry import entry_options, refuse_names, write_new
 from capsim.cli.stated_gpu import StatedGpu
 from capsim.report.catalog_entry import gpu_report
 
@@ -44,18 +43,7 @@ from capsim.report.catalog_entry import gpu_report
     help="Where the figures stated here come from, or one of them: memory, memory_bandwidth, dense_flops,"
     " link_bandwidth. May be repeated.",
 )
-@click.option(
-    "--alias",
-    "aliases",
-    multiple=True,
-    help="A further name of it in the catalog, beside its own. May be repeated.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File of the entry; the GPU's name with .yaml, in this folder, if not given.",
-)
-@json_option
+@entry_options("GPU")
 def add_gpu(
     name: str,
     like: str | None,

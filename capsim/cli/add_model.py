@@ -11,8 +11,7 @@ from capsim.catalog import Model, read_config
 from capsim.catalog.entry import entry_text
 from capsim.catalog.loader import known_model
 from capsim.cli.folder import json_text
-from capsim.cli.new_entry import refuse_names, write_new
-from capsim.cli.options import json_option
+from capsim.cli.new_entry import entry_options, refuse_names, write_new
 from capsim.memory import KvLayout
 from capsim.report.catalog_entry import model_report
 
@@ -23,18 +22,7 @@ CONTEXTS = (1024, 8192, 32768, 131072)
 @click.command()
 @click.argument("config", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the model; that of the file's folder if not given.")
-@click.option(
-    "--alias",
-    "aliases",
-    multiple=True,
-    help="A further name of it in the catalog, beside its own. May be repeated.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File of the entry; the model's name with .yaml, in this folder, if not given.",
-)
-@json_option
+@entry_options("model")
 def add_model(
     config: Path, name: str | None, aliases: tuple[str, ...], out: Path | None, as_json: bool
 ) -> None:

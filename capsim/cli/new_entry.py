@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import click
+
 from capsim.catalog.loader import is_path
+from capsim.cli.options import Command, json_option
 from capsim.errors import BadInput, Fault
+
+
+def entry_options(kind: str) -> Callable[[Command], Command]:
+    """What a command takes that writes an entry of this kind: further names, the file, and how the answer goes."""
+    alias = click.option(
+        "--alias",
+        "aliases",
+        multiple=True,
+        help="A further name of it in the catalog, beside its own. May be repeated.",
+    )
+    out = click.option(
+        "--out",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help=f"File of the entry; the {kind}'s name with .yaml, in this folder, if not given.",
+    )
+    return lambda command: alias(out(json_option(command)))
 
 
 def refuse_names(
