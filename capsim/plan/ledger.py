@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ class Ledger:
     """Finished experiments of a run folder, so that an interrupted plan goes on where it stopped.
 
     One JSON line an experiment, keyed by its content (see `Deployment.fingerprint`): a changed scenario finds nothing
-    of the old one. A last line that was cut off in writing is dropped.
+    of the old one. Each line has its check sum: one that was cut off in writing, or damaged since, is dropped.
 
     Args:
         path: the file; None keeps the records in memory only.
@@ -28,9 +29,12 @@ class Ledger:
     def _read(self, line: bytes) -> None:
         try:
             entry = json.loads(line)
-            self._records[entry["key"]] = entry["record"]
+            key, record = entry["key"], entry["record"]
+            whole = entry["check"] == _check(key, json.dumps(record))
         except (ValueError, KeyError, TypeError, RecursionError):
-            return  # an incomplete line: its experiment is done again
+            return  # its experiment is done again
+        if whole:
+            self._records[key] = record
 
     def __len__(self) -> int:
         return len(self._records)
@@ -46,6 +50,12 @@ class Ledger:
         if self._path is not None:
             end = "\n" if self._torn else ""  # a line that was cut off must not swallow the next one
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f'{end}{{"key": {json.dumps(key)}, "record": {text}}}\n')
+                check = _check(key, text)
+                file.write(f'{end}{{"key": {json.dumps(key)}, "check": {check}, "record": {text}}}\n')
             self._torn = False
         return self._records[key]
+
+
+def _check(key: str, text: str) -> int:
+    """Of a record's key and JSON, which is the same again when it is read and written: CRC-32."""
+    return zlib.crc32(f"{key} {text}".encode())
