@@ -20,7 +20,7 @@ from calibrate.microbenchmark.plan_command import plan_command
 from calibrate.microbenchmark.run_command import run_command
 from calibrate.options import json_option
 from calibrate.show import show
-from calibrate.stated import check_ranks, stated_model
+from calibrate.stated import check_ranks, stated_model, stated_values
 from capsim import units
 from capsim.catalog import Gpu, Model, load_gpu
 from capsim.cost import Profile
@@ -116,7 +116,7 @@ def import_(
         engine_version=engine_version,
         host_overhead=None if host_overhead is None else _duration(host_overhead),
         scale_to=scale_to,
-        options=_options(options),
+        options=stated_values("--option", options),
     )
     draft = importer(source)(path, request)
     data_sheet = _data_sheet(draft.provenance.gpu)
@@ -135,16 +135,6 @@ def _duration(text: str) -> float:
         return units.parse_duration(text)
     except units.UnitError as error:
         raise BadInput(Fault("--host-overhead", error.what, "", error.expected, error.suggestion)) from error
-
-
-def _options(texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    faults = [
-        Fault("--option", f"{name!r}", "", "NAME=VALUE") for name, equals, _ in pairs if not (name and equals)
-    ]
-    if faults:
-        raise BadInput(*faults)
-    return {name: value for name, _, value in pairs}
 
 
 def _data_sheet(name: str) -> Gpu | None:

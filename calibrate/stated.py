@@ -1,8 +1,8 @@
-"""What the options ``--model``, ``--gpu`` and ``--tp`` state; what is wrong with it is a fault of the option."""
+"""What options state; what is wrong with it is a fault of the option."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -42,6 +42,21 @@ def check_ranks(model: Model, ranks: int) -> None:
     except BadInput as error:
         fitting = [str(each) for each in range(1, model.attention_heads + 1) if model.splits_over(each)]
         raise BadInput(Fault("--tp", str(error), "", f"one of {', '.join(fitting)}")) from error
+
+
+def stated_values(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """The ``NAME=VALUE`` of an option that may be repeated.
+
+    Raises:
+        BadInput: every text that is none.
+    """
+    pairs = [text.partition("=") for text in texts]
+    faults = [
+        Fault(option, f"{name!r}", "", "NAME=VALUE") for name, equals, _ in pairs if not (name and equals)
+    ]
+    if faults:
+        raise BadInput(*faults)
+    return {name: value for name, _, value in pairs}
 
 
 def _stated(option: str, name: str, load: Callable[[str], _Entry]) -> _Entry:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from calibrate.engine import step_log
-from calibrate.engine.engine import ENGINES, Engine, EngineSettings, argument, start
+from calibrate.engine.engine import ENGINES, Engine, EngineSettings, start, stated_arguments
 from calibrate.engine.measure import Measurement, measure
 from calibrate.engine.model_folder import model_of
 from calibrate.engine.parts import parts_of, parts_text
@@ -113,7 +113,7 @@ def started(folder: Path, options: dict[str, Any]) -> Iterator[Engine]:
         dtype=options["dtype"],
         tensor_parallel_size=options["tp"],
         enable_prefix_caching=options["enable_prefix_caching"],
-        more=_arguments(options["more"]),
+        more=stated_arguments(options["more"]),
     )
     say(f"starting {options['engine']}")
     running: Engine = start(options["engine"], settings, folder / "log")
@@ -128,18 +128,6 @@ def started(folder: Path, options: dict[str, Any]) -> Iterator[Engine]:
 def say(what: str) -> None:
     """Progress, on stderr."""
     click.echo(what, err=True)
-
-
-def _arguments(texts: tuple[str, ...]) -> dict[str, Any]:
-    pairs = [text.partition("=") for text in texts]
-    faults = [
-        Fault("--engine-arg", f"{name!r}", "", "NAME=VALUE")
-        for name, equals, _ in pairs
-        if not (name and equals)
-    ]
-    if faults:
-        raise BadInput(*faults)
-    return {name: argument(value) for name, _, value in pairs}
 
 
 def _told(header: EngineHeader) -> dict[str, Any]:

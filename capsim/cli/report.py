@@ -12,6 +12,7 @@ from capsim.cli.folder import RunFolder, json_text
 from capsim.cli.options import run_folder_options
 from capsim.documents.reading import load, read_text
 from capsim.errors import BadInput, Fault, Infeasible
+from capsim.plan.heading import SCHEMA_VERSION
 from capsim.plan.infeasible import infeasible_result
 from capsim.report.sweep import sweep_text
 from capsim.report.text import plan_text, run_text
@@ -21,8 +22,6 @@ Json = dict[str, Any]
 
 RESULT, COURSE, COMMAND = "result.json", "course.json", "command.txt"
 SWEEP = "sweep.json"
-SCHEMA_VERSION = 1
-"""Of the results that can be drawn."""
 TEXTS = {"capsim.plan": plan_text, "capsim.run": run_text, "capsim.sweep": sweep_text}
 INFEASIBLE = "capsim.infeasible"
 SIMULATED = ("capsim.plan", "capsim.run")

@@ -33,7 +33,7 @@ class BatchState:
         uneven: as long as a prompt of a smaller serial number is half computed, a decode may find no token left.
         loading: waiting sequences whose blocks are read from a tier, or were and wait for more.
         admissions: sequences admitted so far; the next one's serial number.
-        in_vain: preemptions one after another of which no token came.
+        in_vain: plans one after another that preempted and of which no token came.
         touched: sequences handled one by one, a measure of the work done.
     """
 

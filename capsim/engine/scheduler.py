@@ -16,7 +16,7 @@ from capsim.errors import Infeasible
 TIE = 1e-9
 """Seconds: what happens this close after a step boundary counts as present at it."""
 MARGIN = 1000
-"""Preemptions in vain beyond those that slow prompts explain: arrivals of a higher priority may cause some more."""
+"""Plans that preempt in vain, beyond those that slow prompts explain: arrivals of a higher priority cause some more."""
 
 NOWHERE: Parts = []
 NOTHING = Plan((), (), 0, 0)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from capsim.report import Json
+from capsim.units import parse_share
 
 TRIES = {
     ("step time", "ttft"): (
@@ -81,7 +82,7 @@ def estimated_fleet(result: Json, rate: float) -> int:
     """Replicas by the formula of the first estimate, for replicas that pass at a rate, and one more for the drill."""
     demand: float = result["demand"]["target_rate"]
     plan = result["configuration"]["plan"]
-    full = math.ceil(demand * (1 + _fraction(plan["reserve"])) / rate - 1e-9)
+    full = math.ceil(demand * (1 + parse_share(plan["reserve"])) / rate - 1e-9)
     drilled = math.ceil(demand / rate - 1e-9) + len(plan["drills"])
     return max(1, full, drilled)
 
@@ -90,12 +91,8 @@ def estimated_demand(result: Json, rate: float) -> float:
     """Requests/s at which each load asks of a replica no more than a rate."""
     replicas, plan = result["answer"]["replicas"], result["configuration"]["plan"]
     left = replicas - len(plan["drills"])
-    most: float = min(rate * replicas / (1 + _fraction(plan["reserve"])), rate * left if left else math.inf)
+    most: float = min(rate * replicas / (1 + parse_share(plan["reserve"])), rate * left if left else math.inf)
     return most
-
-
-def _fraction(share: str) -> float:
-    return float(share.removesuffix("%")) / 100
 
 
 def _without_drill(result: Json) -> Iterator[Json]:

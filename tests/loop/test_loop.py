@@ -17,7 +17,8 @@ from tests.loop.load import BLOCK, LOADS, Load, simulated_requests
 from tests.loop.measured import figures
 from tests.loop.outcome import FIGURES, KEPT, Outcome, kept, outcome_of, table
 from tests.loop.simulated import simulated_figures
-from tests.reference import ReferenceReplica, ReferenceSequence
+from tests.plain import plain_limits, plain_sequences
+from tests.reference import ReferenceReplica
 
 with_engine = pytest.mark.skipif(
     find_spec("vllm") is None,
@@ -64,20 +65,11 @@ def test_a_client_and_a_simulation_define_each_figure_alike(load: Load) -> None:
     cost = LinearCost(base=0.015, per_prefill_token=0.0003, per_decode=0.0003)
     engine = load.service.configuration((load.service.blocks or 2048) * BLOCK)
     requests = simulated_requests(load.requests(2.0, 30.0))
-    assert requests.prefixes is not None
     replica = ReferenceReplica(
         cost,
-        usable_blocks=engine.usable_blocks,
-        block_size=engine.block_size,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-        enable_prefix_caching=engine.enable_prefix_caching,
+        **plain_limits(engine),
     )
-    columns = (requests.arrival.tolist(), requests.prompt.tolist(), requests.output.tolist())
-    sequences = [
-        ReferenceSequence(row, *values, path=requests.prefixes.path(row))
-        for row, values in enumerate(zip(*columns, strict=True))
-    ]
+    sequences = plain_sequences(requests)
     replica.run(list(sequences))
     seen = figures(requests.arrival, [np.array(sequence.token_times) for sequence in sequences])
     log = simulate(requests, FleetConfiguration(1), engine, cost)

@@ -20,7 +20,7 @@ from capsim.fleet.simulation import simulate
 from capsim.measure.conservation import check_conservation
 from capsim.measure.inter_token import inter_token_gaps
 from capsim.measure.latency import user_latencies
-from tests.reference import ReferenceSequence
+from tests.plain import plain_limits, plain_sequences
 from tests.truth.quiet_profile import profile_cost, speed
 from tests.truth.quiet_run import FIGURES, Figures, Quiet, requests, runs
 from tests.truth.quiet_steps import DriftingCost, DriftingReplica, LoggedSteps, logged
@@ -76,20 +76,11 @@ def simulated(run: Quiet, factor: float) -> Figures:
 def drifting(run: Quiet, steps: LoggedSteps) -> Figures:
     """The same at the speeds of the run's own log, by the plain replica, which alone can follow the time."""
     engine, trace = run.engine, requests(run.row["trace"])
-    assert trace.prefixes is not None
     replica = DriftingReplica(
         DriftingCost(profile_cost(), steps),
-        usable_blocks=engine.usable_blocks,
-        block_size=engine.block_size,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-        enable_prefix_caching=engine.enable_prefix_caching,
+        **plain_limits(engine),
     )
-    columns = (trace.arrival.tolist(), trace.prompt.tolist(), trace.output.tolist())
-    sequences = [
-        ReferenceSequence(row, *values, path=trace.prefixes.path(row))
-        for row, values in enumerate(zip(*columns, strict=True))
-    ]
+    sequences = plain_sequences(trace)
     replica.run(list(sequences))
     times = [np.array(sequence.token_times) for sequence in sequences]
     return _figures(

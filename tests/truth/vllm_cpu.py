@@ -27,6 +27,7 @@ from capsim.cost.constant import ConstantCost
 from capsim.engine import EngineConfiguration, Replica, Sequence
 from capsim.engine.leap import LEAP_FIELDS
 from tests.engine.replicas import leap_table
+from tests.plain import plain_limits
 from tests.reference import ReferenceReplica, ReferenceSequence
 from tests.truth.blis_stages import folder
 
@@ -140,11 +141,7 @@ def by_reference(run: LoggedRun) -> Course:
     engine = run.engine
     replica = ReferenceReplica(
         TICK,
-        usable_blocks=engine.usable_blocks,
-        block_size=engine.block_size,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-        enable_prefix_caching=engine.enable_prefix_caching,
+        **plain_limits(engine),
         checked=True,
     )
     sequences = [
